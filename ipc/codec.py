@@ -43,7 +43,7 @@ class Codec(Generic[Message]):
     """
 
     def __init__(self, incoming: object, spool: Path | None = None) -> None:
-        self._decoder: msgspec.msgpack.Decoder[Message | Spooled] = msgspec.msgpack.Decoder(incoming | Spooled)  # type: ignore[operator]
+        self._decoder: msgspec.msgpack.Decoder[Message | Spooled] = msgspec.msgpack.Decoder(incoming | Spooled)
         self._spool = spool
 
     def encode(self, message: msgspec.Struct) -> bytes:

@@ -169,7 +169,7 @@ class Result(AgentMessage, frozen=True, kw_only=True, tag="result"):
 
 
 class Bye(AgentMessage, frozen=True, kw_only=True, tag="bye"):
-    """The process is about to exit; ``childless`` says that the kernel knows of no child of it, adopted ones included."""
+    """The process is about to exit; ``childless``: the kernel knows of no child of it, adopted ones included."""
 
     childless: bool
 

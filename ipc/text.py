@@ -1,5 +1,7 @@
 """Text as it enters and leaves: surrogates replaced, secrets masked, long texts cut in the middle."""
 
+_SHOW_TAIL_FROM = 16  # characters; four letters of a shorter secret would be too much of it
+
 
 def clean(text: str) -> str:
     """Replace lone surrogates by U+FFFD; everything else, NUL included, stays as it is."""
@@ -25,7 +27,7 @@ def mask_secret(secret: str) -> str:
     """Return what may be shown of a secret: nothing of a short one, the last four letters of a long one."""
     if not secret:
         return "(none)"
-    return f"…{secret[-4:]}" if len(secret) >= 16 else "…"
+    return f"…{secret[-4:]}" if len(secret) >= _SHOW_TAIL_FROM else "…"
 
 
 def mask_in(text: str, secret: str) -> str:

@@ -1,0 +1,70 @@
+"""What Linux and macOS have in common."""
+
+import contextlib
+import fcntl
+import os
+import resource
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from fanjoin.ipc.platform.lockfile import LockFile
+
+if sys.platform != "win32":
+    _RESET = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE)
+
+    def try_lock(path: Path) -> LockFile | None:
+        """Take the lock of a file, made when missing; None when another process holds it."""
+        file = open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b")  # noqa: SIM115 - it is the lock
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            return None
+        return LockFile(file)
+
+    def detached_flags() -> dict[str, Any]:
+        """Return the arguments of ``Popen`` that put a process outside the reach of the terminal's signals."""
+        return {"start_new_session": True}
+
+    def polite_stop(pid: int) -> None:
+        """Ask the session of an agent to end: SIGTERM, and SIGCONT for what is stopped."""
+        with contextlib.suppress(OSError):
+            os.killpg(pid, signal.SIGTERM)
+        with contextlib.suppress(OSError):
+            os.killpg(pid, signal.SIGCONT)
+
+    def end_process(pid: int) -> None:
+        """End one process at once, with what shares its process group when it leads one."""
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(OSError):
+            os.killpg(pid, signal.SIGKILL)
+
+    def reset_signals() -> None:
+        """Give signals their default meaning: a caller may have handed them down ignored or blocked.
+
+        An ignored SIGCHLD makes every exit code read 0.
+        """
+        for number in _RESET:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, set())
+
+    def raise_descriptor_limit() -> int:
+        """Raise the soft limit of open files to the hard one and return it."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
+        return soft
+
+    def contain_own_tree() -> None:
+        """Bind everything that this process starts to its own life (Windows only; elsewhere sweeps do it)."""
+
+    def signal_name(number: int) -> str:
+        """Return the name of a signal, such as SIGKILL."""
+        try:
+            return signal.Signals(number).name
+        except ValueError:
+            return f"signal {number}"

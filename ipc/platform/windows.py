@@ -1,0 +1,175 @@
+"""Windows: job objects bind a tree to its owner; there are no sessions, signals to groups or orphans to adopt."""
+
+import contextlib
+import ctypes
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from fanjoin.ipc.environment import RUN_TAG
+from fanjoin.ipc.platform.lockfile import LockFile
+
+__all__ = [
+    "arm_backstop",
+    "become_subreaper",
+    "boot_id",
+    "contain_own_tree",
+    "detached_flags",
+    "end_process",
+    "has_children",
+    "leftovers",
+    "limit_memory",
+    "oom_kills",
+    "polite_stop",
+    "process_start",
+    "raise_descriptor_limit",
+    "reset_signals",
+    "run_members",
+    "signal_name",
+    "try_lock",
+]
+
+if sys.platform == "win32":
+    import msvcrt
+    from ctypes import wintypes
+
+    _EXTENDED_LIMIT_INFORMATION = 9
+    _KILL_ON_JOB_CLOSE = 0x2000
+    _PROCESS_MEMORY = 0x100
+    _kernel32 = ctypes.WinDLL("kernel32", use_last_error=True)
+
+    class _BasicLimits(ctypes.Structure):
+        """JOBOBJECT_BASIC_LIMIT_INFORMATION of the Windows API."""
+
+        _fields_ = (
+            ("PerProcessUserTimeLimit", wintypes.LARGE_INTEGER),
+            ("PerJobUserTimeLimit", wintypes.LARGE_INTEGER),
+            ("LimitFlags", wintypes.DWORD),
+            ("MinimumWorkingSetSize", ctypes.c_size_t),
+            ("MaximumWorkingSetSize", ctypes.c_size_t),
+            ("ActiveProcessLimit", wintypes.DWORD),
+            ("Affinity", ctypes.c_size_t),
+            ("PriorityClass", wintypes.DWORD),
+            ("SchedulingClass", wintypes.DWORD),
+        )
+
+    class _ExtendedLimits(ctypes.Structure):
+        """JOBOBJECT_EXTENDED_LIMIT_INFORMATION of the Windows API."""
+
+        _fields_ = (
+            ("BasicLimitInformation", _BasicLimits),
+            ("IoInfo", ctypes.c_ulonglong * 6),
+            ("ProcessMemoryLimit", ctypes.c_size_t),
+            ("JobMemoryLimit", ctypes.c_size_t),
+            ("PeakProcessMemoryUsed", ctypes.c_size_t),
+            ("PeakJobMemoryUsed", ctypes.c_size_t),
+        )
+
+    _kernel32.CreateJobObjectW.restype = wintypes.HANDLE
+    _kernel32.GetCurrentProcess.restype = wintypes.HANDLE
+    _kernel32.AssignProcessToJobObject.argtypes = (wintypes.HANDLE, wintypes.HANDLE)
+    _kernel32.SetInformationJobObject.argtypes = (wintypes.HANDLE, ctypes.c_int, ctypes.c_void_p, wintypes.DWORD)
+    _jobs: list[int] = []  # handles that must stay open as long as this process
+
+    def _join_new_job(limits: _ExtendedLimits) -> None:
+        """Put this process into a job of its own; jobs nest, so a caller's job does no harm."""
+        job = _kernel32.CreateJobObjectW(None, None)
+        size = ctypes.sizeof(limits)
+        if _kernel32.SetInformationJobObject(job, _EXTENDED_LIMIT_INFORMATION, ctypes.byref(limits), size):
+            _kernel32.AssignProcessToJobObject(job, _kernel32.GetCurrentProcess())
+        _jobs.append(job)
+
+    def contain_own_tree() -> None:
+        """Bind everything that this process starts to its own life: the job ends with its last handle."""
+        limits = _ExtendedLimits()
+        limits.BasicLimitInformation.LimitFlags = _KILL_ON_JOB_CLOSE
+        _join_new_job(limits)
+
+    def limit_memory(megabytes: int) -> None:
+        """Limit what this process may commit; past it, allocation fails."""
+        limits = _ExtendedLimits()
+        limits.BasicLimitInformation.LimitFlags = _PROCESS_MEMORY
+        limits.ProcessMemoryLimit = megabytes << 20
+        _join_new_job(limits)
+
+    def become_subreaper() -> None:
+        """Bind this agent's tools to its own life."""
+        contain_own_tree()
+
+    def arm_backstop(descriptor: int) -> None:
+        """Do nothing: the supervisor's job object ends its agents."""
+        del descriptor
+
+    def try_lock(path: Path) -> LockFile | None:
+        """Take the lock of a file, made when missing; None when another process holds it."""
+        file = open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_BINARY | os.O_NOINHERIT, 0o600), "r+b")  # noqa: SIM115
+        try:
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        except OSError:
+            file.close()
+            return None
+        return LockFile(file)
+
+    def detached_flags() -> dict[str, Any]:
+        """Return the arguments of ``Popen`` for a process without a window, outside the console's Ctrl-C."""
+        return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW}
+
+    def polite_stop(pid: int) -> None:
+        """Do nothing: there is no polite signal for a process without a console; the cancel message was it."""
+        del pid
+
+    def end_process(pid: int) -> None:
+        """End one process at once, with its descendants."""
+        with contextlib.suppress(psutil.Error):
+            process = psutil.Process(pid)
+            for child in process.children(recursive=True):
+                with contextlib.suppress(psutil.Error):
+                    child.kill()
+            process.kill()
+
+    def reset_signals() -> None:
+        """Do nothing: signals are not inherited here."""
+
+    def raise_descriptor_limit() -> int:
+        """Return a bound of our own: handles are limited by memory only, sockets by ZeroMQ (its default is 1023)."""
+        return 1023
+
+    def has_children() -> bool:
+        """Say whether this process has children."""
+        return bool(psutil.Process().children())
+
+    def boot_id() -> str:
+        """Return a text that differs after every start of the machine."""
+        return str(int(psutil.boot_time()))
+
+    def process_start(pid: int) -> str:
+        """Return the system's mark of when a process started, or nothing when there is none."""
+        with contextlib.suppress(psutil.Error):
+            return f"{psutil.Process(pid).create_time():.3f}"
+        return ""
+
+    def leftovers(agent_pid: int, tag: str, known: set[int]) -> list[int]:
+        """Return nothing: the agent's job ended its tree with it."""
+        del agent_pid, tag, known
+        return []
+
+    def run_members(tag: str) -> list[int]:
+        """Return the processes whose environment carries the run's tag, except this one."""
+        members = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error, OSError):
+                if process.pid != os.getpid() and process.environ().get(RUN_TAG) == tag:
+                    members.append(process.pid)
+        return members
+
+    def oom_kills() -> int | None:
+        """Return None: Windows keeps no such count."""
+        return None
+
+    def signal_name(number: int) -> str:
+        """Return a name for what is no signal here."""
+        return f"signal {number}"
