@@ -291,6 +291,7 @@ class TurnDone(Struct, frozen=True, kw_only=True, tag="turn_done", omit_defaults
     usage_total: Usage = Usage()
     results: list[JsonObject] = field(default_factory=list)
     recorded: bool = True
+    storage_error: str = ""
 
 
 class Pong(Struct, frozen=True, kw_only=True, tag="pong"):

@@ -1,1 +1,1 @@
-"""The supervisor: starts every agent as a process, joins every result, records each in SQLite, leaves nothing behind."""
+"""The supervisor: every agent is a process, every result is joined and recorded, nothing is left behind."""

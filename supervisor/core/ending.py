@@ -1,0 +1,112 @@
+"""How work ends: once, recorded before anyone is told, and then handed to whoever waits for it."""
+
+from collections.abc import Callable
+
+from fanjoin.ipc.messages import Outcome, ResultAck
+from fanjoin.supervisor.core import entries
+from fanjoin.supervisor.core.model import Delegate, Intent, Join, Turn, Work
+from fanjoin.supervisor.core.state import State
+from fanjoin.supervisor.records import AdmissionEnded
+
+LINGER_SECONDS = 5.0
+"""How long an acknowledged process may take to exit before it is ended."""
+
+
+def from_intent(work: Work, intent: Intent) -> Outcome:
+    """Return the outcome of work that we ended, with what it had said so far."""
+    return Outcome(
+        status=intent.status,
+        reason=intent.reason,
+        message=intent.message,
+        partial_text=work.partial,
+        steps=work.steps,
+        usage=work.usage,
+        trace=work.trace,
+    )
+
+
+def finish(state: State, work: Work, outcome: Outcome) -> None:
+    """End work. The first outcome counts; whatever comes later is ignored."""
+    if work.outcome is not None:
+        return
+    work.outcome = outcome
+    work.ended_at = state.now
+    work.usage = outcome.usage
+    work.steps = outcome.steps
+    if isinstance(work, Delegate):
+        _finish_delegate(state, work, outcome)
+
+
+def _finish_delegate(state: State, delegate: Delegate, outcome: Outcome) -> None:
+    delegate.entry = entries.entry(delegate, outcome, state.now)
+    state.persist([entries.receipt(delegate, outcome, state.wall)], _receipt_committed(state, delegate))
+
+
+def _receipt_committed(state: State, delegate: Delegate) -> Callable[[str | None, dict[str, int]], None]:
+    def committed(error: str | None, _: dict[str, int]) -> None:
+        delegate.durable = True
+        if error is None:
+            acknowledge(state, delegate)
+        else:
+            delegate.turn.unrecorded = error
+        state.announce(delegate.turn, "delegation.completed", entry=delegate.entry)
+        join = delegate.call.join
+        if join is not None and join.complete:
+            resume(join)
+
+    return committed
+
+
+def acknowledge(state: State, work: Work) -> None:
+    """Tell a process that its result is committed; it has a few seconds to exit."""
+    attempt = work.attempt
+    if attempt is not None and attempt.phase == "saved":
+        state.send(attempt, ResultAck())
+        state.timers.set(attempt.attempt_id, "linger", state.now + LINGER_SECONDS)
+
+
+def resume(join: Join) -> None:
+    """Let a parent go on whose join is complete: a root at once, a delegate when it gets a slot."""
+    parent = join.parent
+    if parent.outcome is None:
+        parent.turn.resuming.append(parent)
+
+
+def settle(state: State, turn: Turn) -> None:
+    """End a turn whose root has ended and whose delegates are all recorded."""
+    outcome = turn.root.outcome
+    if turn.closing or outcome is None or not all(delegate.durable for delegate in turn.delegates):
+        return
+    turn.closing = True
+    state.timers.clear(turn.admission_id, "deadline")
+    state.persist(
+        [AdmissionEnded(admission_id=turn.admission_id, outcome=_stored(turn, outcome), at=state.wall)],
+        _turn_committed(state, turn, outcome),
+    )
+
+
+def _stored(turn: Turn, outcome: Outcome) -> dict[str, object]:
+    """Return the outcome that the admission's row keeps."""
+    return {
+        "status": outcome.status,
+        "reason": outcome.reason,
+        "message": outcome.message,
+        "answer": outcome.text or "",
+        "partial_text": outcome.partial_text,
+        "steps": outcome.steps,
+        "usage": entries.builtins(turn.root.usage),
+        "usage_total": entries.builtins(turn.root.usage_total()),
+        "delegates": len(turn.delegates),
+    }
+
+
+def _turn_committed(state: State, turn: Turn, outcome: Outcome) -> Callable[[str | None, dict[str, int]], None]:
+    def committed(error: str | None, _: dict[str, int]) -> None:
+        turn.unrecorded = turn.unrecorded or error or ""
+        turn.root.durable = True
+        turn.done = True
+        if error is None:
+            acknowledge(state, turn.root)
+        state.tell(turn.viewer, entries.turn_done(turn, outcome))
+
+    return committed

@@ -1,0 +1,105 @@
+"""What can happen to the core. The driver makes these from messages, process exits, commits and the clock."""
+
+from msgspec import Struct, field
+
+from fanjoin.ipc.messages import FromAgent, JsonObject, Submit
+from fanjoin.supervisor.exit_cause import Exit
+
+
+class Submitted(Struct, frozen=True, kw_only=True):
+    """A viewer handed in a turn; ``history`` is what its session holds already."""
+
+    viewer: str
+    submit: Submit
+    history: list[JsonObject] = field(default_factory=list)
+
+
+class Recorded(Struct, frozen=True, kw_only=True):
+    """The store committed a ticket, or could not: then ``error`` says why. ``sequences`` numbers new admissions."""
+
+    ticket: int
+    error: str | None = None
+    sequences: dict[str, int] = field(default_factory=dict)
+
+
+class Launched(Struct, frozen=True, kw_only=True):
+    """A process exists."""
+
+    attempt_id: str
+    pid: int
+    process_start: str
+
+
+class LaunchFailed(Struct, frozen=True, kw_only=True):
+    """No process could be started for an attempt."""
+
+    attempt_id: str
+    message: str
+
+
+class AgentSaid(Struct, frozen=True, kw_only=True):
+    """A message of an agent whose identity the driver has checked."""
+
+    message: FromAgent
+
+
+class Misbehaved(Struct, frozen=True, kw_only=True):
+    """An agent broke the protocol more often than is forgiven."""
+
+    attempt_id: str
+    what: str
+
+
+class Died(Struct, frozen=True, kw_only=True):
+    """A process ended; every message that it had sent was handed over before."""
+
+    attempt_id: str
+    end: Exit
+    log_tail: str = ""
+
+
+class Gone(Struct, frozen=True, kw_only=True):
+    """Nothing of a dead process's tree is left."""
+
+    attempt_id: str
+
+
+class TurnCancelled(Struct, frozen=True, kw_only=True):
+    """A viewer ended a turn, or every turn of it when ``admission_id`` is empty."""
+
+    viewer: str
+    admission_id: str = ""
+    reason: str = "cancelled"
+    now: bool = False
+
+
+class DelegateCancelled(Struct, frozen=True, kw_only=True):
+    """A viewer ended one delegate, or every delegate of one call."""
+
+    viewer: str
+    request_id: str
+    target_id: str
+
+
+class ViewersLost(Struct, frozen=True, kw_only=True):
+    """Nobody is left who would read an answer."""
+
+
+class Tick(Struct, frozen=True, kw_only=True):
+    """Time passed."""
+
+
+CoreEvent = (
+    Submitted
+    | Recorded
+    | Launched
+    | LaunchFailed
+    | AgentSaid
+    | Misbehaved
+    | Died
+    | Gone
+    | TurnCancelled
+    | DelegateCancelled
+    | ViewersLost
+    | Tick
+)

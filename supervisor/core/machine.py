@@ -1,0 +1,207 @@
+"""The core: one event in, effects out. Every rule about slots, joins, cancels and deaths is reached from here."""
+
+from pathlib import Path
+
+from fanjoin.ipc.ids import NewId, new_id
+from fanjoin.ipc.messages import (
+    Bye,
+    Delegate,
+    Done,
+    FromAgent,
+    Hello,
+    Progress,
+    Refused,
+    Result,
+    Started,
+)
+from fanjoin.supervisor.core import attempts, turns
+from fanjoin.supervisor.core.effects import Effect
+from fanjoin.supervisor.core.ending import acknowledge, settle
+from fanjoin.supervisor.core.events import (
+    AgentSaid,
+    CoreEvent,
+    DelegateCancelled,
+    Died,
+    Gone,
+    Launched,
+    LaunchFailed,
+    Misbehaved,
+    Recorded,
+    Submitted,
+    Tick,
+    TurnCancelled,
+    ViewersLost,
+)
+from fanjoin.supervisor.core.model import PARTIAL_CHARS, Attempt, Intent, Turn
+from fanjoin.supervisor.core.scheduling import pump
+from fanjoin.supervisor.core.state import State
+from fanjoin.supervisor.records import MessagesAdded
+
+_HURRY_SECONDS = 1.0
+
+
+class Core:
+    """Decides. It has no clock: the driver hands it both clocks with every event.
+
+    Args:
+        home: the home folder, for the paths that tasks name.
+        max_processes: how many agent processes may exist at once.
+        make_id: makes identifiers; tests hand in a counter.
+    """
+
+    def __init__(self, *, home: Path, max_processes: int, make_id: NewId = new_id) -> None:
+        self.state = State(home=home, new_id=make_id, max_processes=max_processes)
+
+    @property
+    def idle(self) -> bool:
+        """Say whether no turn is open and no process of ours exists."""
+        return not self.state.queues and not self.state.attempts
+
+    def next_deadline(self) -> float | None:
+        """Return the monotonic time at which a ``Tick`` is due."""
+        return self.state.timers.next()
+
+    def handle(self, event: CoreEvent, now: float, wall: float) -> list[Effect]:
+        """Take one event and return what is to be done.
+
+        Args:
+            event: what happened.
+            now: monotonic seconds.
+            wall: Unix seconds, for records only.
+        """
+        state = self.state
+        state.timers.observe(now)
+        state.now, state.wall = now, wall
+        self._dispatch(event)
+        for turn in [turn for queue in state.queues.values() for turn in queue]:
+            turns.cancel_orphans(state, turn)
+            pump(state, turn)
+            settle(state, turn)
+            if turn.done:
+                turns.release(state, turn)
+        return state.take_effects()
+
+    def _dispatch(self, event: CoreEvent) -> None:
+        state = self.state
+        match event:
+            case AgentSaid(message=message):
+                self._agent_said(message)
+            case Recorded(ticket=ticket, error=error, sequences=sequences):
+                state.recorded(ticket, error, sequences)
+            case Submitted(viewer=viewer, submit=submission, history=history):
+                turns.submit(state, viewer, submission, history)
+            case TurnCancelled():
+                self._cancel_turns(event)
+            case DelegateCancelled():
+                self._cancel_delegates(event)
+            case ViewersLost():
+                self._viewers_lost()
+            case Tick():
+                self._tick()
+            case _:
+                self._process_event(event)
+
+    def _process_event(self, event: Launched | LaunchFailed | Died | Gone | Misbehaved) -> None:
+        attempt = self.state.attempts.get(event.attempt_id)
+        if attempt is None:
+            return
+        match event:
+            case Launched(pid=pid, process_start=process_start):
+                attempts.launched(self.state, attempt, pid, process_start)
+            case LaunchFailed(message=message):
+                attempts.launch_failed(self.state, attempt, message)
+            case Died(end=end, log_tail=log_tail):
+                attempts.died(self.state, attempt, end, log_tail)
+            case Gone():
+                attempts.gone(self.state, attempt)
+            case Misbehaved(what=what):
+                attempts.misbehaved(self.state, attempt, what)
+
+    def _agent_said(self, message: FromAgent) -> None:
+        attempt = self.state.attempts.get(message.attempt_id)
+        if attempt is None:
+            return
+        match message:
+            case Hello():
+                attempts.hello(self.state, attempt)
+            case Started():
+                attempt.started = True
+            case Progress():
+                self._progress(attempt, message)
+            case Delegate():
+                turns.delegate(self.state, attempt, message)
+            case Result(outcome=outcome):
+                attempts.saved(self.state, attempt, outcome)
+                if attempt.work.durable:
+                    acknowledge(self.state, attempt.work)
+            case Bye(childless=childless):
+                attempt.childless = childless
+
+    def _progress(self, attempt: Attempt, message: Progress) -> None:
+        work = attempt.work
+        if attempt.phase != "running":
+            return
+        attempts.watch_stall(self.state, attempt)
+        work.steps = message.step
+        work.usage = message.usage or work.usage
+        work.trace = [*work.trace, *message.trace]
+        work.partial = (work.partial + message.delta)[-PARTIAL_CHARS:]
+        if message.messages and not work.depth:
+            self._keep_messages(work.turn, message)
+        if message.delta and not work.depth:
+            self.state.announce(work.turn, "message.delta", text=message.delta)
+        if message.tool_started:
+            self.state.announce(work.turn, "tool.started", owner_id=work.work_id, tool=message.tool_started)
+
+    def _keep_messages(self, turn: Turn, message: Progress) -> None:
+        added = MessagesAdded(
+            session_id=turn.session_id,
+            admission_id=turn.admission_id,
+            messages=message.messages,
+            at=self.state.wall,
+        )
+        self.state.persist([added])
+
+    def _cancel_turns(self, event: TurnCancelled) -> None:
+        intent = Intent(status="cancelled", reason=event.reason, message="The run was cancelled.")
+        for turn in self._open_turns():
+            named = event.admission_id == turn.admission_id
+            if named or (not event.admission_id and turn.viewer == event.viewer):
+                turns.cancel_turn(self.state, turn, intent, now=event.now)
+
+    def _viewers_lost(self) -> None:
+        intent = Intent(
+            status="cancelled", reason="viewer_lost", message="The program that waited for the answer is gone."
+        )
+        for turn in self._open_turns():
+            turn.grace = min(turn.grace, _HURRY_SECONDS)
+            turns.cancel_turn(self.state, turn, intent)
+
+    def _cancel_delegates(self, event: DelegateCancelled) -> None:
+        intent = Intent(status="cancelled", reason="cancelled", message="The delegate was cancelled by the user.")
+        targets = [
+            delegate
+            for delegate in self.state.delegates.values()
+            if event.target_id in {delegate.work_id, delegate.call.delegation_id} and delegate.outcome is None
+        ]
+        for delegate in targets:
+            attempts.cancel(self.state, delegate, intent)
+        if targets:
+            self.state.tell(event.viewer, Done(request_id=event.request_id))
+        else:
+            message = f"No delegate or call {event.target_id} is open here."
+            self.state.tell(event.viewer, Refused(request_id=event.request_id, reason="not_found", message=message))
+
+    def _open_turns(self) -> list[Turn]:
+        return [turn for queue in self.state.queues.values() for turn in queue if not turn.done]
+
+    def _tick(self) -> None:
+        for owner, kind in self.state.timers.due(self.state.now):
+            attempt = self.state.attempts.get(owner)
+            turn = self.state.turns.get(owner)
+            if attempt is not None:
+                attempts.due(self.state, attempt, kind)
+            elif turn is not None:
+                seconds = turn.submit.settings.deadline_seconds
+                message = f"The run reached its deadline of {seconds:g} s."
+                turns.cancel_turn(self.state, turn, Intent(status="cancelled", reason="budget", message=message))

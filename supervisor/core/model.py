@@ -1,0 +1,137 @@
+"""What the core knows of: turns, their delegates, the processes of both, and who waits for whom."""
+
+from collections import deque
+from typing import Literal
+
+from msgspec import Struct, field
+
+from fanjoin.ipc.messages import JsonObject, Outcome, Submit, TaskSpec, ToolTrace, Usage
+from fanjoin.ipc.settings import Endpoint
+from fanjoin.supervisor.exit_cause import Exit
+
+Phase = Literal["intended", "spawning", "running", "saved", "dead", "closed"]
+"""``intended``: to be recorded; ``spawning``: launched, no hello yet; ``saved``: its result is here, it may still be
+exiting; ``dead``: its process ended, something below it may live; ``closed``: nothing of it is left."""
+
+PARTIAL_CHARS = 24_000
+"""How much of an unfinished answer is kept in memory for the receipt."""
+
+
+class Intent(Struct, frozen=True, kw_only=True):
+    """Why we are ending a process. It decides the outcome when no result comes first."""
+
+    status: str
+    reason: str
+    message: str
+
+
+class Attempt(Struct, kw_only=True, eq=False):
+    """One process of a turn's root or of a delegate."""
+
+    attempt_id: str
+    work: "Work"
+    number: int
+    phase: Phase = "intended"
+    pid: int = 0
+    started: bool = False
+    childless: bool = False
+    intent: Intent | None = None
+    end: Exit | None = None
+    log_tail: str = ""
+
+    @property
+    def alive(self) -> bool:
+        """Say whether a process may exist."""
+        return self.phase in {"spawning", "running", "saved"}
+
+
+class Work(Struct, kw_only=True, eq=False):
+    """What a turn's root and a delegate have in common: something that processes are started for until it ended.
+
+    ``outcome`` is set once. ``durable`` says that it is committed, or that the store refused it for good.
+    """
+
+    work_id: str
+    turn: "Turn"
+    depth: int
+    endpoint: Endpoint
+    queued_at: float
+    attempt: Attempt | None = None
+    attempts: int = 0
+    running_since: float | None = None
+    ended_at: float | None = None
+    outcome: Outcome | None = None
+    end: Exit | None = None
+    durable: bool = False
+    partial: str = ""
+    steps: int = 0
+    usage: Usage = Usage()
+    trace: list[ToolTrace] = field(default_factory=list)
+    join: "Join | None" = None
+    children: list["Delegate"] = field(default_factory=list)
+
+    def usage_total(self) -> Usage:
+        """Return the usage of this and of everything below it."""
+        total = self.usage
+        for child in self.children:
+            total = total + child.usage_total()
+        return total
+
+
+class Delegate(Work, kw_only=True, eq=False):
+    """One child of a call; ``work_id`` is its receipt_id."""
+
+    call: "Call"
+    index: int
+    spec: TaskSpec
+    transcript: str = ""
+    entry: JsonObject = field(default_factory=dict)
+
+
+class Call(Struct, kw_only=True, eq=False):
+    """One ``delegate_task`` call. ``refusal`` is its answer when it was refused whole."""
+
+    delegation_id: str
+    tool_call_id: str
+    started_at: float
+    shared_context: str = ""
+    delegates: list[Delegate] = field(default_factory=list)
+    refusal: str = ""
+    join: "Join | None" = None
+
+
+class Join(Struct, kw_only=True, eq=False):
+    """The calls of one assistant message; its parent waits until each of their delegates is durable."""
+
+    join_id: str
+    parent: Work
+    calls: list[Call]
+
+    @property
+    def complete(self) -> bool:
+        """Say whether nothing is left to wait for."""
+        return all(delegate.durable for call in self.calls for delegate in call.delegates)
+
+
+class Turn(Struct, kw_only=True, eq=False):
+    """One submission and everything below it.
+
+    ``waiting`` are delegates without a process, ``resuming`` orchestrators whose join is complete and that need a
+    slot to go on, ``holders`` the attempts that hold one.
+    """
+
+    admission_id: str
+    session_id: str
+    viewer: str
+    submit: Submit
+    history: list[JsonObject]
+    root: Work = None  # type: ignore[assignment]  # root and turn name each other: set right after
+    waiting: deque[Delegate] = field(default_factory=deque)
+    resuming: deque[Work] = field(default_factory=deque)
+    holders: set[str] = field(default_factory=set)
+    calls: list[Call] = field(default_factory=list)
+    delegates: list[Delegate] = field(default_factory=list)
+    grace: float = 4.0
+    unrecorded: str = ""
+    closing: bool = False
+    done: bool = False

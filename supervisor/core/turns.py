@@ -1,0 +1,249 @@
+"""Turns and calls: how a submission is admitted, and how a call becomes delegates."""
+
+import hashlib
+from collections import deque
+from collections.abc import Callable
+
+import msgspec
+
+from fanjoin.ipc import ids
+from fanjoin.ipc.messages import Accepted, CallRequest, JsonObject, Refused, Submit
+from fanjoin.ipc.messages import Delegate as DelegateMessage
+from fanjoin.ipc.settings import Endpoint
+from fanjoin.supervisor.core import attempts
+from fanjoin.supervisor.core.admission import refusal
+from fanjoin.supervisor.core.entries import transcript_path
+from fanjoin.supervisor.core.model import Attempt, Call, Delegate, Intent, Join, Turn, Work
+from fanjoin.supervisor.core.state import State
+from fanjoin.supervisor.records import (
+    AdmissionQueued,
+    AdmissionStarted,
+    DelegateAccepted,
+    MessagesAdded,
+    Record,
+    SessionCreated,
+)
+
+
+def submit(state: State, viewer: str, submission: Submit, history: list[JsonObject]) -> None:
+    """Admit a turn: record it, tell the viewer, and run it when it is the first of its session."""
+    turn = _new_turn(state, viewer, submission, history)
+    queue = state.queues.setdefault(turn.session_id, deque())
+    queue.append(turn)
+    records: list[Record] = [] if submission.session_id else [_session_record(turn, state.wall)]
+    records.append(_admission_record(turn, state.wall))
+    state.persist(records, _admitted(state, turn))
+    if queue[0] is turn:
+        _begin(state, turn)
+
+
+def _new_turn(state: State, viewer: str, submission: Submit, history: list[JsonObject]) -> Turn:
+    turn = Turn(
+        admission_id=state.new_id(ids.TURN),
+        session_id=submission.session_id or state.new_id(ids.SESSION),
+        viewer=viewer,
+        submit=submission,
+        history=history,
+        grace=submission.settings.limits.cancel_grace_seconds,
+    )
+    turn.root = Work(
+        work_id=turn.admission_id,
+        turn=turn,
+        depth=0,
+        endpoint=submission.settings.endpoint,
+        queued_at=state.now,
+    )
+    return turn
+
+
+def _session_record(turn: Turn, wall: float) -> SessionCreated:
+    submission = turn.submit
+    return SessionCreated(
+        session_id=turn.session_id,
+        principal_id=submission.principal_id,
+        request_id=turn.session_id,
+        source=submission.source,
+        title=submission.title,
+        cwd=submission.settings.cwd,
+        settings_json=_public_settings(submission),
+        at=wall,
+    )
+
+
+def _public_settings(submission: Submit) -> str:
+    """Return the settings of a session without any key."""
+    endpoint = submission.settings.endpoint
+    kept = {
+        "model": endpoint.model,
+        "base_url": endpoint.base_url,
+        "api_mode": endpoint.api_mode,
+        "toolsets": submission.settings.toolsets,
+    }
+    return msgspec.json.encode(kept).decode()
+
+
+def _admission_record(turn: Turn, wall: float) -> AdmissionQueued:
+    payload = turn.submit.payload_json
+    return AdmissionQueued(
+        admission_id=turn.admission_id,
+        request_id=turn.submit.request_id,
+        principal_id=turn.submit.principal_id,
+        session_id=turn.session_id,
+        payload_json=payload,
+        payload_digest=hashlib.sha256(payload.encode()).hexdigest(),
+        at=wall,
+    )
+
+
+def _admitted(state: State, turn: Turn) -> Callable[[str | None, dict[str, int]], None]:
+    def committed(error: str | None, sequences: dict[str, int]) -> None:
+        request_id = turn.submit.request_id
+        if error is not None:
+            turn.done = turn.closing = True
+            state.tell(turn.viewer, Refused(request_id=request_id, reason="storage_unavailable", message=error))
+            return
+        state.turns[turn.admission_id] = turn
+        accepted = Accepted(
+            request_id=request_id,
+            session_id=turn.session_id,
+            admission_id=turn.admission_id,
+            sequence=sequences.get(turn.admission_id, 0),
+            status="started" if turn.root.attempts else "queued",
+        )
+        state.tell(turn.viewer, accepted)
+
+    return committed
+
+
+def _begin(state: State, turn: Turn) -> None:
+    """Start a turn's root; its process is launched when the turn is committed."""
+    user = {"role": "user", "content": turn.submit.text}
+    state.persist(
+        [
+            AdmissionStarted(admission_id=turn.admission_id, at=state.wall),
+            MessagesAdded(session_id=turn.session_id, admission_id=turn.admission_id, messages=[user], at=state.wall),
+        ]
+    )
+    deadline = turn.submit.settings.deadline_seconds
+    if deadline:
+        state.timers.set(turn.admission_id, "deadline", state.now + deadline)
+    attempts.start(state, turn.root)
+    state.announce(turn, "turn.started")
+
+
+def release(state: State, turn: Turn) -> None:
+    """Forget a turn that is over, and begin the next one of its session."""
+    state.turns.pop(turn.admission_id, None)
+    for delegate in turn.delegates:
+        state.delegates.pop(delegate.work_id, None)
+    queue = state.queues[turn.session_id]
+    queue.remove(turn)
+    if not queue:
+        del state.queues[turn.session_id]
+    elif not queue[0].root.attempts:
+        _begin(state, queue[0])
+
+
+def delegate(state: State, attempt: Attempt, message: DelegateMessage) -> None:
+    """Accept or refuse the calls of one assistant message; the parent waits and holds no slot meanwhile."""
+    work = attempt.work
+    if attempt.phase != "running" or work.join is not None or work.outcome is not None:
+        return
+    join = Join(join_id=message.join_id, parent=work, calls=[])
+    for request in message.calls:
+        join.calls.append(_accept(state, work, join, request))
+    work.join = join
+    work.turn.holders.discard(attempt.attempt_id)
+    state.timers.clear(attempt.attempt_id, "stall")
+    if join.complete:
+        work.turn.resuming.append(work)
+
+
+def _accept(state: State, parent: Work, join: Join, request: CallRequest) -> Call:
+    turn = parent.turn
+    call = Call(
+        delegation_id=state.new_id(ids.CALL),
+        tool_call_id=request.tool_call_id,
+        started_at=state.now,
+        shared_context=request.shared_context,
+        join=join,
+        refusal=refusal(turn, parent, request, len(turn.delegates)),
+    )
+    if not call.refusal:
+        call.delegates = [_new_delegate(state, parent, call, index, request) for index in range(len(request.tasks))]
+        state.persist([_accepted(child, parent, state.wall) for child in call.delegates])
+        turn.calls.append(call)
+        turn.waiting.extend(call.delegates)
+        state.announce(
+            turn,
+            "delegation.accepted",
+            delegation_id=call.delegation_id,
+            delegates=[{"receipt_id": child.work_id, "goal": child.spec.goal[:200]} for child in call.delegates],
+        )
+    return call
+
+
+def _new_delegate(state: State, parent: Work, call: Call, index: int, request: CallRequest) -> Delegate:
+    work_id = state.new_id(ids.DELEGATE)
+    spec = request.tasks[index]
+    child = Delegate(
+        work_id=work_id,
+        turn=parent.turn,
+        depth=parent.depth + 1,
+        endpoint=_endpoint(parent.turn, spec.route),
+        queued_at=state.now,
+        call=call,
+        index=index,
+        spec=spec,
+        transcript=transcript_path(state.home, work_id),
+    )
+    parent.children.append(child)
+    parent.turn.delegates.append(child)
+    state.delegates[work_id] = child
+    return child
+
+
+def _endpoint(turn: Turn, route: str) -> Endpoint:
+    settings = turn.submit.settings
+    return settings.routes[route].endpoint if route else settings.delegate_endpoint
+
+
+def _accepted(child: Delegate, parent: Work, wall: float) -> DelegateAccepted:
+    return DelegateAccepted(
+        receipt_id=child.work_id,
+        delegation_id=child.call.delegation_id,
+        admission_id=child.turn.admission_id,
+        session_id=child.turn.session_id,
+        parent_id=parent.work_id,
+        task_index=child.index,
+        depth=child.depth,
+        goal=child.spec.goal,
+        task_json=msgspec.json.encode(child.spec).decode(),
+        model=child.endpoint.model,
+        transcript_path=child.transcript,
+        at=wall,
+    )
+
+
+def cancel_turn(state: State, turn: Turn, intent: Intent, *, now: bool = False) -> None:
+    """End a turn: its root and every delegate that has not ended."""
+    for work in [*turn.delegates, turn.root]:
+        attempts.cancel(state, work, intent)
+        if now and work.attempt is not None and work.attempt.alive:
+            attempts.force(state, work.attempt)
+
+
+def cancel_orphans(state: State, turn: Turn) -> None:
+    """End the delegates of parents that have ended themselves: nobody waits for them."""
+    for child in turn.delegates:
+        parent = child.call.join.parent if child.call.join else turn.root
+        if child.outcome is None and parent.outcome is not None:
+            attempts.cancel(state, child, orphaned(parent))
+
+
+def orphaned(parent: Work) -> Intent:
+    """Return why a delegate of an ended parent is ended: for the parent's own reason when that was a cancel."""
+    outcome = parent.outcome
+    if outcome is not None and outcome.status == "cancelled":
+        return Intent(status="cancelled", reason=outcome.reason, message=outcome.message)
+    return Intent(status="cancelled", reason="cancelled", message="The parent ended before this delegate did.")
