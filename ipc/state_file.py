@@ -42,7 +42,7 @@ _EXPLANATIONS = {
     sqlite3.SQLITE_PERM: _NOT_WRITABLE,
     sqlite3.SQLITE_CANTOPEN: (
         "{path} cannot be opened.",
-        "Make sure that its folder is yours to write and that no folder has its name, or set FANJOIN_HOME to another one.",
+        "Make sure that its folder is yours and nothing else has its name, or name another home with FANJOIN_HOME.",
     ),
     sqlite3.SQLITE_NOTADB: _DAMAGED,
     sqlite3.SQLITE_CORRUPT: _DAMAGED,
