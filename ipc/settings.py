@@ -1,6 +1,6 @@
 """Resolved settings: what a turn, a supervisor and a model endpoint run with.
 
-``config.py`` makes these from flags, session, environment and file; the other processes only ever see the result.
+``config.py`` makes these from flag, session, environment and file; the other processes only ever see the result.
 Defaults stand here and nowhere else.
 """
 
@@ -55,6 +55,18 @@ class ModelLimits(Struct, frozen=True, kw_only=True, omit_defaults=True):
     whole_call: float = 1800.0
 
 
+class TerminalSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How tools run commands: seconds per command, and what they see of the caller's environment in addition.
+
+    ``completion_wait`` is how many seconds a finite run lingers for background commands that announce their end.
+    """
+
+    env: str = "local"
+    timeout: float = 180.0
+    env_passthrough: tuple[str, ...] = ()
+    completion_wait: float = 10.0
+
+
 class TurnSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Everything that one turn runs with. It holds keys: it is sent, and never written anywhere."""
 
@@ -70,11 +82,19 @@ class TurnSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_tokens_total: int = 0
     limits: DelegationLimits = field(default_factory=DelegationLimits)
     model_limits: ModelLimits = field(default_factory=ModelLimits)
+    allow: tuple[str, ...] = ()
+    terminal: TerminalSettings = field(default_factory=TerminalSettings)
 
 
 class SupervisorSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a supervisor itself runs with."""
+    """What a supervisor itself runs with.
+
+    ``silence_seconds`` is how long a viewer waits for its supervisor's sign of life, ``drain_seconds`` how long a
+    daemon that stops waits for its running turns.
+    """
 
     max_processes: int = 64
     launcher: str = "auto"
     transport: str = "auto"
+    silence_seconds: float = 20.0
+    drain_seconds: float = 30.0
