@@ -3,7 +3,8 @@
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -67,29 +68,29 @@ class Answer:
 
     async def _stream(self, exchange: Exchange) -> None:
         """Send chunk after chunk as server-sent events."""
-        await exchange.start(200, SSE_HEADERS)
         waiting = [wire.event(wire.chunk(self._head, {"role": "assistant", "content": None}))]
         size = 0
         try:
-            async for delta in self._deltas():
-                waiting.append(wire.event(wire.chunk(self._head, delta)))
-                size += len(waiting[-1])
-                if self._immediate or size > FLUSH_BYTES:
-                    await exchange.send(b"".join(waiting))
-                    waiting, size = [], 0
+            async with aclosing(self._deltas()) as deltas:
+                async for delta in deltas:
+                    waiting.append(wire.event(wire.chunk(self._head, delta)))
+                    size += len(waiting[-1])
+                    if self._immediate or size > FLUSH_BYTES:
+                        await _send_events(exchange, waiting)
+                        waiting, size = [], 0
         except _Breaks:
-            await exchange.send(b"".join(waiting))
+            await _send_events(exchange, waiting)
             await self._break_stream(exchange)
             return
         waiting.append(wire.event(wire.chunk(self._head, {}, self._finish_reason)))
         if self._request.wants_usage:
             waiting.append(wire.event(wire.usage_chunk(self._head, self._usage)))
-        await exchange.send(b"".join([*waiting, wire.DONE]))
+        await _send_events(exchange, [*waiting, wire.DONE])
         exchange.finish()
 
     async def _break_stream(self, exchange: Exchange) -> None:
         if self._behaviour.ending == "garbage":
-            await exchange.send(GARBAGE_EVENTS)
+            await _send_events(exchange, [GARBAGE_EVENTS])
             exchange.finish()
         else:
             await self._break(exchange)
@@ -120,30 +121,32 @@ class Answer:
         else:
             await _for_ever()
 
-    async def _deltas(self) -> AsyncIterator[JsonObject]:
+    async def _deltas(self) -> AsyncGenerator[JsonObject]:
         """Yield the parts of the reply, as fast as asked for, until its end or the place where it breaks."""
         started, number = time.monotonic(), 0
-        async for delta in self._all_deltas():
-            if self._behaviour.ending and number >= self._behaviour.after:
-                raise _Breaks
-            number += 1
-            if self._options.token_rate:
-                await asyncio.sleep(started + number / self._options.token_rate - time.monotonic())
-            yield delta
+        async with aclosing(self._all_deltas()) as deltas:
+            async for delta in deltas:
+                if self._behaviour.ending and number >= self._behaviour.after:
+                    raise _Breaks
+                number += 1
+                if self._options.token_rate:
+                    await asyncio.sleep(started + number / self._options.token_rate - time.monotonic())
+                yield delta
         if self._behaviour.ending:
             raise _Breaks
 
-    async def _all_deltas(self) -> AsyncIterator[JsonObject]:
-        async for piece in self._pieces():
-            if isinstance(piece, Usage):
-                self._counted = piece
-            else:
-                self._words += len(piece.split())
-                yield {"content": piece}
+    async def _all_deltas(self) -> AsyncGenerator[JsonObject]:
+        async with aclosing(self._pieces()) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, Usage):
+                    self._counted = piece
+                else:
+                    self._words += len(piece.split())
+                    yield {"content": piece}
         for delta in wire.call_deltas(self._reply.calls, self._call_prefix):
             yield delta
 
-    def _pieces(self) -> AsyncIterator[str | Usage]:
+    def _pieces(self) -> AsyncGenerator[str | Usage]:
         text = self._reply.text if self._behaviour.answer is None else self._behaviour.answer
         return self._writer.write(self._request, replace(self._reply, text=text))
 
@@ -162,6 +165,13 @@ class Answer:
             return self._counted
         words = self._words + sum(len(call.arguments.split()) for call in self._reply.calls)
         return Usage(self._noted.prompt_tokens, tokens_of(words), self._noted.cached_tokens)
+
+
+async def _send_events(exchange: Exchange, events: list[bytes]) -> None:
+    """Send events; the head goes out with the first of them, so that until then an error can be said properly."""
+    if not exchange.started:
+        await exchange.start(200, SSE_HEADERS)
+    await exchange.send(b"".join(events))
 
 
 async def _for_ever() -> None:

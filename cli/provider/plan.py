@@ -120,11 +120,14 @@ def delegation(tasks: list[str | JsonObject] | list[str]) -> ToolCall:
     return ToolCall(DELEGATE_TOOL, json.dumps({"tasks": written}))
 
 
+def asks_for_delegates(request: ChatRequest) -> bool:
+    """Return whether the user speaks of delegates, there is a tool for that, and nothing has been answered yet."""
+    return not request.step and DELEGATE_TOOL in request.tool_names and bool(_ASKS.search(request.user_text))
+
+
 def goals_asked(request: ChatRequest) -> list[str]:
-    """Return the goals of a user who speaks of delegates and lists what they shall do; none once one has answered."""
-    if request.step or DELEGATE_TOOL not in request.tool_names or not _ASKS.search(request.user_text):
-        return []
-    return _ITEM.findall(request.user_text)
+    """Return the goals of a user who asks for delegates and lists what they shall do."""
+    return _ITEM.findall(request.user_text) if asks_for_delegates(request) else []
 
 
 def with_plan(text: str, replies: list[JsonObject]) -> str:

@@ -32,6 +32,7 @@ class Exchange:
 
     def __init__(self, request: HttpRequest, connection: "_Connection") -> None:
         self.request = request
+        self.started = False
         self._connection = connection
 
     async def answer(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
@@ -44,6 +45,7 @@ class Exchange:
         """Send the head; without a Content-Length the body goes in chunks."""
         fields = [("Content-Type", JSON_TYPE)] * ("Content-Type" not in headers)
         head = h11.Response(status_code=status, headers=[*fields, *headers.items()], reason=b"")
+        self.started = True
         await self._connection.write(head)
 
     async def send(self, data: bytes) -> None:

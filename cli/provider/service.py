@@ -25,6 +25,11 @@ class ChatService:
         self._barriers = Barriers()
         self._in_flight = 0
 
+    @property
+    def model(self) -> str:
+        """The name under which the model is listed."""
+        return self._options.model
+
     async def handle(self, exchange: Exchange) -> None:
         """Answer one request of any kind."""
         match exchange.request.method, exchange.request.path.removeprefix("/v1"):
@@ -32,10 +37,10 @@ class ChatService:
                 await self._chat(exchange)
             case "GET", "/models":
                 self._journal.record(exchange.request.path, key_of(exchange.request.headers), self._in_flight)
-                entry = {"id": self._options.model, "object": "model", "created": 0, "owned_by": "fanjoin"}
+                entry = {"id": self.model, "object": "model", "created": 0, "owned_by": "fanjoin"}
                 await exchange.answer(200, wire.to_bytes({"object": "list", "data": [entry]}))
             case "GET", "/health":
-                await exchange.answer(200, wire.to_bytes({"status": "ok", "model": self._options.model}))
+                await exchange.answer(200, wire.to_bytes({"status": "ok", "model": self.model}))
             case method, path:
                 await _refuse(exchange, 404, f"There is no {method} {path} here, only POST /v1/chat/completions.")
 
@@ -45,7 +50,10 @@ class ChatService:
         try:
             await self._answer(exchange)
         except wire.BadRequestError as error:
-            await _refuse(exchange, 400, str(error))
+            if exchange.started:
+                exchange.cut()
+            else:
+                await _refuse(exchange, 400, str(error), error.code)
         finally:
             self._in_flight -= 1
 

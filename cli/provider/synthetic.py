@@ -1,7 +1,7 @@
 """The synthetic provider: no model at all. It follows plans, counts what it is given and tells what was joined."""
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from fanjoin.cli.provider.directives import split_directives
 from fanjoin.cli.provider.figures import describe
@@ -29,7 +29,7 @@ class SyntheticWriter:
         """Return what the plan says."""
         return decide(request, self._script)
 
-    async def write(self, request: ChatRequest, reply: Reply) -> AsyncIterator[str | Usage]:
+    async def write(self, request: ChatRequest, reply: Reply) -> AsyncGenerator[str | Usage]:
         """Yield the text word by word."""
         for piece in pieces(reply_text(request, reply)):
             yield piece

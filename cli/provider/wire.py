@@ -6,6 +6,7 @@ that hands such things out is what an agent has to be tested against.
 
 import json
 from collections.abc import Iterable
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -15,7 +16,11 @@ JsonObject = dict[str, Any]
 
 
 class BadRequestError(Exception):
-    """The request cannot be answered as it stands; the message goes back to the client with status 400."""
+    """The request cannot be answered as it stands; message and code go back to the client with status 400."""
+
+    def __init__(self, message: str, code: str = "") -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class Message(Struct, kw_only=True):
@@ -191,5 +196,5 @@ class Assembly(Struct):
 def error_body(status: int, message: str, code: str = "") -> JsonObject:
     """Return the body of an error reply."""
     kinds = {401: "authentication_error", 429: "rate_limit_error"}
-    kind = kinds.get(status, "server_error" if status // 100 == 5 else "invalid_request_error")
+    kind = kinds.get(status, "server_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error")
     return {"error": {"message": message, "type": kind, "code": code or None}}

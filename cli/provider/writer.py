@@ -1,6 +1,6 @@
 """The seam between serving a reply and writing it, and what a whole provider is set to."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Protocol
 
 from msgspec import Struct
@@ -18,7 +18,7 @@ class Writer(Protocol):
     async def decide(self, request: ChatRequest) -> Reply:
         """Return what to answer. Raises wire.BadRequestError."""
 
-    def write(self, request: ChatRequest, reply: Reply) -> AsyncIterator[str | Usage]:
+    def write(self, request: ChatRequest, reply: Reply) -> AsyncGenerator[str | Usage]:
         """Yield the text piece by piece; token counts too, where they are known better than by estimate."""
 
 
