@@ -1,10 +1,10 @@
 """One way to open ``state.db`` for writing: durable, checked, private to its user."""
 
+import contextlib
 import sqlite3
 import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from fanjoin.ipc.errors import StorageError
@@ -54,7 +54,7 @@ def configure(connection: sqlite3.Connection) -> None:
         )
 
 
-@contextmanager
+@contextlib.contextmanager
 def immediate(connection: sqlite3.Connection) -> Iterator[None]:
     """Run the block in one write transaction, undone as a whole when the block or the commit fails."""
     connection.execute("BEGIN IMMEDIATE")
@@ -87,8 +87,11 @@ def _choose_journal(connection: sqlite3.Connection, deadline: float) -> None:
 
 def _make_private(path: Path) -> None:
     """Take other users' rights away. SQLite gives the -wal and -shm files the same mode."""
-    if stat.S_IMODE(path.stat().st_mode) & 0o077:
-        path.chmod(0o600)
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o077:
+        # Another user's file cannot be written either, and SQLite says so at the first write.
+        with contextlib.suppress(PermissionError):
+            path.chmod(mode & 0o700)
 
 
 def _value(connection: sqlite3.Connection, pragma: str) -> int:
