@@ -1,0 +1,218 @@
+"""The thread that speaks with the supervisor. It owns the socket, and it alone ends the process in good order.
+
+The loop hands it messages and waits for answers. A cancel is answered here at once, even when the loop is stuck in a
+model call or a tool: the link takes what the loop's account holds, sends it as the result, and leaves once that is
+acknowledged. A process that exits normally loses what its socket has not sent yet: hence the acknowledgement, the
+repetition until it comes, and the linger.
+"""
+
+import contextlib
+import os
+import queue
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections import deque
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+import zmq
+
+from fanjoin.agent_proc.account import Account
+from fanjoin.ipc.bootstrap import AgentBootstrap
+from fanjoin.ipc.codec import agent_side
+from fanjoin.ipc.endpoints import Endpoints
+from fanjoin.ipc.ids import new_id
+from fanjoin.ipc.messages import (
+    AgentTask,
+    Bye,
+    CallRequest,
+    Cancel,
+    Delegate,
+    Hello,
+    Joined,
+    Outcome,
+    Progress,
+    Reject,
+    Result,
+    ResultAck,
+    ToAgent,
+    Welcome,
+)
+from fanjoin.ipc.platform import has_children
+
+RESEND_SECONDS = 0.5
+LINGER_SECONDS = 1.0
+_RECONNECT_MS = 20
+_JOIN = "j_"
+
+
+def die_with(lifeline: int) -> None:
+    """End this process at once when the other end of the pipe is closed: the supervisor is gone."""
+    threading.Thread(target=_watch, args=(lifeline,), name="lifeline", daemon=True).start()
+
+
+def _watch(lifeline: int) -> None:
+    try:
+        while os.read(lifeline, 512):
+            pass
+    except OSError:
+        traceback.print_exc()
+    os._exit(1)
+
+
+class Link:
+    """One agent's connection. ``send``, ``welcome``, ``join`` and ``finish`` are for the loop's thread."""
+
+    def __init__(self, bootstrap: AgentBootstrap, account: Account) -> None:
+        self._who = {"run_id": bootstrap.run_id, "attempt_id": bootstrap.attempt_id}
+        self._nonce = bootstrap.nonce
+        self._endpoints = bootstrap.endpoints
+        self._account = account
+        self._codec = agent_side(Path(bootstrap.endpoints.spool) if bootstrap.endpoints.spool else None)
+        self._outbox: deque[tuple[bytes, bool]] = deque()
+        self._inbox: queue.SimpleQueue[AgentTask | Joined] = queue.SimpleQueue()
+        self._wake, self._woken = socket.socketpair()
+        self._wake.setblocking(False)
+        self._woken.setblocking(False)
+        self._result = b""
+        self._resend_at = 0.0
+
+    def start(self) -> None:
+        """Connect and say hello."""
+        threading.Thread(target=self._run, name="link", daemon=True).start()
+
+    def welcome(self) -> AgentTask:
+        """Wait for the work of this process."""
+        while True:
+            message = self._inbox.get()
+            if isinstance(message, AgentTask):
+                return message
+
+    def send(self, kind: type[msgspec.Struct], **fields: object) -> None:
+        """Send one message of this kind."""
+        self._post(self._frame(kind, **fields), is_result=False)
+
+    def join(self, calls: list[CallRequest]) -> dict[str, str]:
+        """Hand calls to the supervisor and wait until all are answered; returns the answer to each call's id."""
+        join_id = new_id(_JOIN)
+        self.send(Delegate, join_id=join_id, calls=calls)
+        while True:
+            message = self._inbox.get()
+            if isinstance(message, Joined) and message.join_id == join_id:
+                return {answer.tool_call_id: answer.content for answer in message.answers}
+
+    def finish(self, outcome: Outcome) -> NoReturn:
+        """Send the result; the process ends as soon as it is acknowledged."""
+        self._post(self._frame(Result, outcome=outcome), is_result=True)
+        while True:
+            threading.Event().wait()
+
+    def _frame(self, kind: type[msgspec.Struct], **fields: object) -> bytes:
+        return self._codec.encode(kind(**self._who, **fields))
+
+    def _post(self, frame: bytes, *, is_result: bool) -> None:
+        self._outbox.append((frame, is_result))
+        with contextlib.suppress(BlockingIOError):  # then it has been woken often enough
+            self._wake.send(b"\0")
+
+    # --- everything below runs in the link's thread ---
+
+    def _run(self) -> None:
+        try:
+            self._serve()
+        except BaseException:  # noqa: BLE001 - without its link the process is nothing
+            traceback.print_exc()
+            exit_now(1)
+
+    def _serve(self) -> None:
+        context = zmq.Context()
+        dealer = context.socket(zmq.DEALER)
+        _connect(dealer, self._endpoints, self._who["attempt_id"])
+        dealer.send(self._frame(Hello, nonce=self._nonce, pid=os.getpid()))
+        poller = zmq.Poller()
+        poller.register(dealer, zmq.POLLIN)
+        poller.register(self._woken, zmq.POLLIN)
+        while True:
+            ready = dict(poller.poll(self._patience()))
+            if self._woken.fileno() in ready:
+                self._woken.recv(4096)
+                self._send_outbox(dealer)
+            if dealer in ready and self._receive(dealer):
+                break
+            if self._result and time.monotonic() >= self._resend_at:
+                self._send_result(dealer)
+        dealer.send(self._frame(Bye, childless=not has_children()))
+        dealer.close(linger=int(LINGER_SECONDS * 1000))
+        context.term()
+        exit_now(0)
+
+    def _patience(self) -> int | None:
+        """Return the milliseconds until the result has to be sent again."""
+        return max(0, int((self._resend_at - time.monotonic()) * 1000) + 1) if self._result else None
+
+    def _send_outbox(self, dealer: zmq.Socket[bytes]) -> None:
+        while self._outbox and not self._result:
+            frame, is_result = self._outbox.popleft()
+            if is_result:
+                self._result = frame
+            else:
+                dealer.send(frame)
+
+    def _send_result(self, dealer: zmq.Socket[bytes]) -> None:
+        dealer.send(self._result)
+        self._resend_at = time.monotonic() + RESEND_SECONDS
+
+    def _receive(self, dealer: zmq.Socket[bytes]) -> bool:
+        """Take what has arrived; True when the result is acknowledged."""
+        while dealer.poll(0):
+            message = self._codec.decode(dealer.recv())
+            if isinstance(message, ResultAck) and self._result:
+                return True
+            self._take(message, dealer)
+        return False
+
+    def _take(self, message: ToAgent, dealer: zmq.Socket[bytes]) -> None:
+        match message:
+            case Welcome():
+                self._inbox.put(message.task)
+            case Joined():
+                self._inbox.put(message)
+            case Cancel() if not self._result:
+                self._cancel(message, dealer)
+            case Reject():
+                sys.stderr.write(f"The supervisor rejected this process: {message.reason}\n")
+                exit_now(1)
+
+    def _cancel(self, cancel: Cancel, dealer: zmq.Socket[bytes]) -> None:
+        self._send_outbox(dealer)  # what the loop said before
+        if self._result:
+            return
+        account = self._account
+        interrupted = account.interrupted()
+        if interrupted:
+            dealer.send(self._frame(Progress, step=account.steps, messages=interrupted))
+        text = f"ended on request ({cancel.reason}) before it had an answer"
+        self._result = self._frame(Result, outcome=account.ended("cancelled", cancel.reason, text))
+
+
+def _connect(dealer: zmq.Socket[bytes], endpoints: Endpoints, identity: str) -> None:
+    dealer.setsockopt(zmq.ROUTING_ID, identity.encode())
+    dealer.setsockopt(zmq.LINGER, int(LINGER_SECONDS * 1000))
+    dealer.setsockopt(zmq.RECONNECT_IVL, _RECONNECT_MS)
+    if endpoints.server_key:
+        dealer.setsockopt(zmq.CURVE_SERVERKEY, endpoints.server_key.encode())
+        dealer.setsockopt(zmq.CURVE_PUBLICKEY, endpoints.client_public.encode())
+        dealer.setsockopt(zmq.CURVE_SECRETKEY, endpoints.client_secret.encode())
+    dealer.connect(endpoints.back)
+
+
+def exit_now(code: int) -> NoReturn:
+    """End this process without unwinding it: other threads may be stuck in it."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # nobody is left to read it
+            stream.flush()
+    os._exit(code)

@@ -1,0 +1,170 @@
+"""The agent: asks the model, runs what it asks for, and again, until there is an answer or a limit is reached."""
+
+import time
+from collections.abc import Callable, Iterable
+
+from fanjoin.agent_proc import delegation
+from fanjoin.agent_proc.calls import (
+    PREVIEW_CHARACTERS,
+    ToolError,
+    assistant_message,
+    ids_in,
+    is_error,
+    tool_message,
+    with_unique_ids,
+)
+from fanjoin.agent_proc.prompt import opening
+from fanjoin.agent_proc.provider.client import ModelClient, patiently
+from fanjoin.agent_proc.provider.failure import ProviderError
+from fanjoin.agent_proc.provider.reply import Reply, ToolCall
+from fanjoin.agent_proc.reporter import Reporter
+from fanjoin.agent_proc.tools import Toolbox
+from fanjoin.ipc.messages import AgentTask, CallRequest, JsonObject, Outcome, ToolTrace
+from fanjoin.ipc.text import clip
+
+MAX_CONTINUATIONS = 4
+"""How often a reply that hit the model's output limit is asked to go on."""
+MAX_FAILED_ROUNDS = 5
+"""After so many messages in a row whose every tool call failed, the agent ends: it repeats itself."""
+_GO_ON: JsonObject = {"role": "user", "content": "Your message was cut by its length. Go on exactly where it ended."}
+
+Join = Callable[[list[CallRequest]], dict[str, str]]
+"""Hands calls to the supervisor and returns the answer to each, by its id, once all have ended."""
+
+
+class Ended(Exception):  # noqa: N818 - an end, not always an error
+    """The work ends without an answer, by a rule of ours."""
+
+    def __init__(self, status: str, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+
+
+class Agent:
+    """One agent with its task. Everything it talks to is handed in."""
+
+    def __init__(self, task: AgentTask, client: ModelClient, join: Join, reporter: Reporter, tools: Toolbox) -> None:
+        self._task = task
+        self._client = client
+        self._join = join
+        self._reporter = reporter
+        self._account = reporter.account
+        self._tools = tools
+        self._delegates = delegation.is_offered(task)
+        self._schemas = [*tools.schemas, *([delegation.schema(task)] if self._delegates else [])]
+        self._messages = opening(task)
+        self._used_ids = ids_in(self._messages)
+        self._failed_rounds = 0
+
+    def run(self) -> Outcome:
+        """Work until the end and return how it ended."""
+        self._reporter.begin(self._messages)
+        try:
+            reply = self._converse()
+        except ProviderError as error:
+            return self._account.ended("failed", error.reason, str(error))
+        except Ended as end:
+            return self._account.ended(end.status, end.reason, str(end))
+        cut = reply.finish_reason == "length"
+        return self._account.completed(reply.text, "The answer is cut: the model's output limit." if cut else "")
+
+    def _converse(self) -> Reply:
+        while True:
+            reply = self._reply()
+            if not reply.tool_calls:
+                self._reporter.keep([{"role": "assistant", "content": reply.text}])
+                return reply
+            self._answer_calls(reply)
+
+    def _reply(self) -> Reply:
+        """Return a reply that says something; an empty one is asked for once more."""
+        for _ in range(2):
+            reply = self._whole_reply()
+            if not reply.is_empty:
+                return reply
+        raise Ended("failed", "empty_response", "The model answered twice with nothing.")
+
+    def _whole_reply(self) -> Reply:
+        """Return a reply, put together when it takes several because of the model's output limit."""
+        reply = self._call(self._messages)
+        text = reply.text
+        for _ in range(MAX_CONTINUATIONS):
+            if reply.finish_reason != "length" or reply.tool_calls or reply.is_empty:
+                break
+            reply = self._call([*self._messages, {"role": "assistant", "content": text}, _GO_ON], text)
+            text += reply.text
+        reply.text = text
+        return reply
+
+    def _call(self, messages: list[JsonObject], before: str = "") -> Reply:
+        """Make one step: one model call, with its retries."""
+        self._check_limits()
+        self._account.steps += 1
+        reply = patiently(lambda: self._try(messages, before), self._reporter.retrying)
+        self._account.usage += reply.usage
+        self._reporter.end_reply()
+        return reply
+
+    def _try(self, messages: list[JsonObject], before: str) -> Reply:
+        self._reporter.begin_reply(before)
+        return self._client.complete(messages, self._schemas, self._reporter.text)
+
+    def _check_limits(self) -> None:
+        steps, usage, limit = self._account.steps, self._account.usage, self._task.max_tokens_total
+        if steps >= self._task.max_steps:
+            raise Ended("failed", "max_iterations", f"There was no answer after {steps} steps, the limit.")
+        if limit and usage.input_tokens + usage.output_tokens >= limit:
+            raise Ended("cancelled", "budget", f"The budget of {limit} tokens is used up (--max-tokens-total).")
+
+    def _answer_calls(self, reply: Reply) -> None:
+        """Run the tool calls of a reply; afterwards the conversation holds them, each with its one answer."""
+        calls = with_unique_ids(reply.tool_calls, self._used_ids)
+        message = assistant_message(reply.text, calls)
+        self._account.open_calls(message)
+        self._reporter.tools_started([call.name for call in calls])
+        answers = self._run_calls(calls)
+        entries = [message, *(tool_message(call.id, answers[call.id]) for call in calls)]
+        self._messages += entries
+        self._account.close_calls()
+        self._reporter.keep(entries)
+        self._bound_failures(answers.values())
+
+    def _run_calls(self, calls: list[ToolCall]) -> dict[str, str]:
+        """Return the answer to each call. Delegation comes last, all of it at once: delegates run side by side."""
+        delegated = [call for call in calls if self._delegates and call.name == delegation.NAME]
+        answers = {call.id: self._run_tool(call) for call in calls if call not in delegated}
+        return answers | self._delegate(delegated)
+
+    def _run_tool(self, call: ToolCall) -> str:
+        began = time.monotonic()
+        content = self._tools.run(call)
+        self._trace(call, content, began)
+        return content
+
+    def _delegate(self, calls: list[ToolCall]) -> dict[str, str]:
+        began = time.monotonic()
+        answers: dict[str, str] = {}
+        requests = []
+        for call in calls:
+            try:
+                requests.append(delegation.read_call(call))
+            except ToolError as error:
+                answers[call.id] = error.content()
+        if requests:
+            answers |= self._join(requests)
+        for call in calls:
+            self._trace(call, answers[call.id], began)
+        return answers
+
+    def _trace(self, call: ToolCall, content: str, began: float) -> None:
+        preview = clip(call.arguments, PREVIEW_CHARACTERS)
+        seconds = round(time.monotonic() - began, 3)
+        trace = ToolTrace(tool=call.name, preview=preview, ok=not is_error(content), duration_seconds=seconds)
+        self._reporter.tool_ended(trace)
+
+    def _bound_failures(self, answers: Iterable[str]) -> None:
+        self._failed_rounds = self._failed_rounds + 1 if all(map(is_error, answers)) else 0
+        if self._failed_rounds >= MAX_FAILED_ROUNDS:
+            text = f"Every tool call of {MAX_FAILED_ROUNDS} messages in a row failed."
+            raise Ended("failed", "tool_error", text)

@@ -1,0 +1,118 @@
+"""The entry of an agent process: forked from the zygote (``run``) or a fresh interpreter (``main``)."""
+
+import contextlib
+import importlib
+import os
+import traceback
+
+from fanjoin.agent_proc.account import Account
+from fanjoin.agent_proc.http import Http, tls_context
+from fanjoin.agent_proc.link import Link, die_with, exit_now
+from fanjoin.agent_proc.loop import Agent
+from fanjoin.agent_proc.provider.chat_completions import ChatCompletions
+from fanjoin.agent_proc.provider.client import ModelClient
+from fanjoin.agent_proc.provider.failure import ProviderError
+from fanjoin.agent_proc.reporter import Reporter
+from fanjoin.agent_proc.summary import shortened
+from fanjoin.agent_proc.tools import Toolbox
+from fanjoin.agent_proc.transcript import Transcript
+from fanjoin.ipc.bootstrap import AGENT_LIMIT, AgentBootstrap, read_frame
+from fanjoin.ipc.messages import AgentTask, Outcome, Started
+from fanjoin.ipc.platform import arm_backstop, become_subreaper, contain_own_tree, limit_memory, reset_signals
+from fanjoin.ipc.settings import Endpoint, ModelLimits
+
+__all__ = ["main", "preload", "run", "tls_context"]
+
+
+def preload() -> None:
+    """Load all that an agent needs, so that a process forked from this one imports nothing more.
+
+    It leaves no thread and no connection.
+    """
+    from fanjoin.agent_proc.warmup import rehearse
+
+    with contextlib.suppress(OSError, ProviderError):  # without a loopback network, agents load the rest themselves
+        rehearse()
+
+
+def main() -> None:
+    """Run one agent in a fresh interpreter; standard input holds its bootstrap and is then its lifeline."""
+    reset_signals()
+    become_subreaper()
+    contain_own_tree()
+    lifeline = os.dup(0)
+    with open(lifeline, "rb", closefd=False) as stream:
+        bootstrap = read_frame(stream, AgentBootstrap, AGENT_LIMIT)
+    if bootstrap is None:
+        return  # nobody had work for this process
+    _close_input()
+    if bootstrap.backstop >= 0:
+        arm_backstop(bootstrap.backstop)
+    if bootstrap.memory_limit_mb:
+        limit_memory(bootstrap.memory_limit_mb)
+    module, _, name = bootstrap.entry.partition(":")
+    getattr(importlib.import_module(module), name)(bootstrap, lifeline)
+
+
+def _close_input() -> None:
+    """Put the null device on standard input, so that no tool reads the lifeline."""
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+
+
+def run(bootstrap: AgentBootstrap, lifeline: int) -> None:
+    """Run one agent to its end, which is the end of this process.
+
+    Args:
+        bootstrap: who this process is and whom it talks to.
+        lifeline: the readable end of a pipe; the process ends at once when the other end is closed.
+    """
+    die_with(lifeline)
+    try:
+        account = Account()
+        link = Link(bootstrap, account)
+        link.start()
+        task = link.welcome()
+        link.finish(_work(bootstrap.endpoint, task, link, account))
+    except BaseException:  # noqa: BLE001 - this process must not return into its launcher
+        traceback.print_exc()
+        exit_now(1)
+
+
+def _work(endpoint: Endpoint, task: AgentTask, link: Link, account: Account) -> Outcome:
+    """Do the task and return how it ended."""
+    account.partial_limit = task.limits.max_summary_chars
+    transcript = Transcript(task.transcript_path, endpoint.api_key)
+    try:
+        outcome = shortened(_converse(endpoint, task, link, account, transcript), task)
+        transcript.add("end", status=outcome.status, reason=outcome.reason, message=outcome.message)
+    except MemoryError:
+        outcome = None
+    return outcome or account.out_of_memory()
+
+
+def _converse(endpoint: Endpoint, task: AgentTask, link: Link, account: Account, transcript: Transcript) -> Outcome:
+    reporter = Reporter(link.send, account, transcript, keeps_messages=task.depth == 0)
+    try:
+        client = open_client(endpoint, task.model_limits)
+    except ProviderError as error:
+        return account.ended("failed", error.reason, str(error))
+    agent = Agent(task, client, link.join, reporter, Toolbox([]))
+    link.send(Started)
+    return agent.run()
+
+
+def open_client(endpoint: Endpoint, limits: ModelLimits) -> ModelClient:
+    """Return a client that speaks the endpoint's wire format.
+
+    Raises:
+        ProviderError: the format or the URL is not one that we know.
+    """
+    if endpoint.api_mode != "chat_completions":
+        raise ProviderError("bad_request", f"The api_mode {endpoint.api_mode!r} is not known; use chat_completions.")
+    return ChatCompletions(endpoint, Http(endpoint.base_url, limits))
+
+
+if __name__ == "__main__":
+    main()

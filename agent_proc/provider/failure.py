@@ -1,0 +1,102 @@
+"""What went wrong at a provider, as one reason word, the server's own message, and whether to try again.
+
+Reasons: ``rate_limit``, ``auth``, ``billing``, ``bad_request``, ``model_not_found``, ``context_overflow``,
+``server_error``, ``network``, ``invalid_response``, ``empty_response`` and ``content_filter``.
+"""
+
+from typing import Any
+
+from fanjoin.agent_proc import jsontext
+from fanjoin.ipc.text import clean, clip
+
+MESSAGE_CHARACTERS = 600
+"""How much of a server's own words is kept."""
+
+_RETRYABLE = frozenset({"rate_limit", "server_error", "network", "invalid_response"})
+_BY_STATUS = {401: "auth", 402: "billing", 403: "auth", 404: "model_not_found", 408: "server_error", 429: "rate_limit"}
+_FAILING = range(300, 600)
+_SERVER_SIDE = range(500, 600)
+_OVERFLOW_STATUSES = frozenset({0, 400, 413, 422, 500})
+_OVERFLOW = (
+    *("context_length_exceeded", "exceed_context_size", "context length", "context window", "maximum context"),
+    *("context size", "prompt is too long", "too many input tokens"),
+)
+_BILLING = ("insufficient_quota", "billing", "insufficient credit", "insufficient balance")
+_WORDS = (
+    ("content_filter", ("content_filter", "content_policy", "content management policy")),
+    ("model_not_found", ("model_not_found",)),
+    ("rate_limit", ("rate_limit", "rate limit", "too many requests")),
+    ("auth", ("authentication", "invalid_api_key", "permission_error")),
+    ("bad_request", ("invalid_request",)),
+)
+
+
+class ProviderError(Exception):
+    """A model call that failed.
+
+    Attributes:
+        reason: a word of the list above.
+        retryable: whether the identical request may succeed later.
+        retry_after: the server's Retry-After header as it came, or None.
+    """
+
+    def __init__(
+        self, reason: str, message: str, *, retryable: bool | None = None, retry_after: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.retryable = reason in _RETRYABLE if retryable is None else retryable
+        self.retry_after = retry_after
+
+
+def from_status(status: int, body: bytes, retry_after: str | None) -> ProviderError:
+    """Return the failure of a reply whose status is not 200."""
+    try:
+        value = jsontext.read(body)
+    except ValueError:
+        value = None
+    text, words = _describe(value, body)
+    message = f"The provider answered HTTP {status}: {text}" if text else f"The provider answered HTTP {status}."
+    return ProviderError(_reason(status, words), message, retry_after=retry_after)
+
+
+def from_error_object(value: dict[str, Any]) -> ProviderError:
+    """Return the failure that a server reports inside a reply of status 200."""
+    text, words = _describe(value, b"")
+    error = value.get("error")
+    code = error.get("code") if isinstance(error, dict) else None
+    status = code if isinstance(code, int) and code in _FAILING else 0
+    return ProviderError(_reason(status, words), f"The provider reported an error: {text or 'without a message'}")
+
+
+def _describe(value: object, body: bytes) -> tuple[str, str]:
+    """Return the server's message, and all words of its error (lower case) to judge it by."""
+    if not isinstance(value, dict):
+        text = _plain(body)
+        return text, text.lower()
+    error = value.get("error", value)
+    if not isinstance(error, dict):
+        error = {"message": error}
+    message = next((str(error[key]) for key in ("message", "detail") if error.get(key)), "")
+    words = " ".join(str(error.get(key) or "") for key in ("code", "type")) + " " + message
+    return clip(clean(message or jsontext.write(value)), MESSAGE_CHARACTERS), words.lower()
+
+
+def _plain(body: bytes) -> str:
+    text = body.decode("utf-8", "replace").strip()
+    if text.startswith("<"):
+        return "an HTML page, so the base URL may not be that of a model API"
+    return clip(" ".join(text.split()), MESSAGE_CHARACTERS)
+
+
+def _reason(status: int, words: str) -> str:
+    if status in _OVERFLOW_STATUSES and any(sign in words for sign in _OVERFLOW):
+        return "context_overflow"
+    if status in (0, 403, 429) and any(sign in words for sign in _BILLING):
+        return "billing"
+    if status in _BY_STATUS:
+        return _BY_STATUS[status]
+    if status in _SERVER_SIDE:
+        return "server_error"
+    found = next((reason for reason, signs in _WORDS if any(sign in words for sign in signs)), "")
+    return found or ("bad_request" if status else "server_error")

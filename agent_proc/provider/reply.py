@@ -1,0 +1,125 @@
+"""A model's reply, put together from the pieces of a stream."""
+
+from typing import Any
+
+from msgspec import Struct, field
+
+from fanjoin.agent_proc import jsontext
+from fanjoin.ipc.messages import JsonObject, Usage
+
+
+class ToolCall(Struct, kw_only=True):
+    """A tool that the model wants to be run. ``arguments`` is its text, JSON or not."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class Reply(Struct, kw_only=True):
+    """One finished reply. ``finish_reason`` is empty when the server gave none."""
+
+    text: str = ""
+    tool_calls: list[ToolCall] = field(default_factory=list)
+    finish_reason: str = ""
+    usage: Usage = Usage()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it says nothing and asks for nothing."""
+        return not self.tool_calls and (not self.text or self.text.isspace())
+
+
+class _OpenCall:
+    """A tool call whose pieces still arrive."""
+
+    def __init__(self, index: object) -> None:
+        self.index = index
+        self.id = ""
+        self.name = ""
+        self.arguments: list[str] = []
+
+    def add(self, call_id: str, name: str, arguments: str) -> None:
+        self.id = self.id or call_id
+        if name != self.name:  # some servers repeat the whole name in each piece, others send it in pieces
+            self.name += name
+        if arguments:
+            self.arguments.append(arguments)
+
+
+class ReplyBuilder:
+    """Collects the deltas of one choice.
+
+    Texts are kept in pieces and joined once: an answer of many megabytes stays linear.
+    """
+
+    def __init__(self) -> None:
+        self.finish_reason = ""
+        self.usage = Usage()
+        self._texts: list[str] = []
+        self._calls: list[_OpenCall] = []
+
+    def add_text(self, text: str) -> None:
+        """Add a piece of the answer."""
+        self._texts.append(text)
+
+    def add_call(self, piece: JsonObject) -> None:
+        """Add a piece of a tool call, to the call that it belongs to."""
+        function = piece.get("function")
+        if not isinstance(function, dict):
+            function = {}
+        call_id, name = _text(piece.get("id")), _text(function.get("name"))
+        self._call_for(piece.get("index"), call_id, name).add(call_id, name, _arguments(function.get("arguments")))
+
+    def build(self) -> Reply:
+        """Return the reply as far as it came."""
+        calls = [ToolCall(id=call.id, name=call.name, arguments="".join(call.arguments)) for call in self._calls]
+        return Reply(text="".join(self._texts), tool_calls=calls, finish_reason=self.finish_reason, usage=self.usage)
+
+    def _call_for(self, index: object, call_id: str, name: str) -> _OpenCall:
+        """Return the call that a piece continues, or a new one.
+
+        Index and id decide together: some servers number every call 0, others give two calls one id. A piece with
+        neither id nor name continues the last call when its index is unknown.
+        """
+        same_index = [call for call in self._calls if call.index == index]
+        if call_id:
+            found = next((call for call in same_index if call.id in (call_id, "")), None)
+        elif index is not None:
+            found = same_index[-1] if same_index else None
+        else:
+            found = self._calls[-1] if self._calls and not (name and self._calls[-1].arguments) else None
+        if found is None and self._calls and not call_id and not name:
+            found = self._calls[-1]
+        return found or self._open(index)
+
+    def _open(self, index: object) -> _OpenCall:
+        self._calls.append(_OpenCall(index))
+        return self._calls[-1]
+
+
+def read_usage(value: object) -> Usage | None:
+    """Return the token counts of a ``usage`` object of the chat-completions API, or None when there is none."""
+    if not isinstance(value, dict):
+        return None
+    details = value.get("prompt_tokens_details")
+    return Usage(
+        input_tokens=_count(value.get("prompt_tokens")),
+        output_tokens=_count(value.get("completion_tokens")),
+        cached_tokens=_count(details.get("cached_tokens")) if isinstance(details, dict) else 0,
+    )
+
+
+def _count(value: object) -> int:
+    return int(value) if isinstance(value, int | float) and value > 0 else 0
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _arguments(value: object) -> str:
+    """Return the text of a piece of arguments; a server that sends an object means its JSON."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    return jsontext.write(value)

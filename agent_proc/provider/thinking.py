@@ -1,0 +1,42 @@
+"""Keeps a ``<think>`` block at the beginning of an answer apart: what a model thinks is never its answer."""
+
+_OPEN = "<think>"
+_CLOSE = "</think>"
+
+
+class ThinkingFilter:
+    """Passes on the text of an answer as it arrives, without the block that it may begin with."""
+
+    def __init__(self) -> None:
+        self._passing = False
+        self._held = ""
+        self._inside = False
+
+    def feed(self, text: str) -> str:
+        """Return what of the text, together with what was held back, belongs to the answer."""
+        if self._passing or not text:
+            return text
+        self._held += text
+        return self._leave() if self._inside else self._begin()
+
+    def close(self) -> str:
+        """Return what is held back and turned out to be the answer; a block that never ends is none."""
+        self._passing = True
+        held, self._held = self._held, ""
+        return "" if self._inside else held
+
+    def _begin(self) -> str:
+        start = self._held.lstrip()
+        if start.startswith(_OPEN):
+            self._inside = True
+            self._held = start[len(_OPEN) :]
+            return self._leave()
+        return "" if _OPEN.startswith(start) else self.close()
+
+    def _leave(self) -> str:
+        before, found, after = self._held.partition(_CLOSE)
+        if not found:
+            self._held = before[-len(_CLOSE) :]  # enough to see an end tag that is split
+            return ""
+        self._inside, self._held = False, after.lstrip()
+        return self._begin()

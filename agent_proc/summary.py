@@ -1,0 +1,35 @@
+"""What is handed on of a long answer: its head and its tail, and a file with the whole."""
+
+import os
+import sys
+
+from msgspec.structs import replace
+
+from fanjoin.ipc.messages import AgentTask, Outcome
+from fanjoin.ipc.text import head_and_tail
+
+
+def shortened(outcome: Outcome, task: AgentTask) -> Outcome:
+    """Return a delegate's outcome with a text of at most about ``max_summary_chars``; the root's is left whole."""
+    limit = task.limits.max_summary_chars
+    if task.depth == 0 or outcome.text is None or len(outcome.text) <= limit:
+        return outcome
+    path = _written(task.summary_path, outcome.text)
+    return replace(outcome, text=head_and_tail(outcome.text, limit), summary_truncated=True, summary_path=path)
+
+
+def _written(path: str, text: str) -> str:
+    """Write the whole text, so that the file is there complete or not at all; returns its path, or nothing."""
+    part = f"{path}.part"
+    try:
+        with open(part, "w", encoding="utf-8", newline="\n", opener=_private) as file:
+            file.write(text)
+        os.replace(part, path)
+    except OSError as error:
+        sys.stderr.write(f"The whole answer could not be kept: {error}\n")
+        return ""
+    return path
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

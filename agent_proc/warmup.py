@@ -1,0 +1,37 @@
+"""What the zygote does before it freezes: load everything that an agent needs, late imports included."""
+
+import socket
+from typing import Any
+
+from fanjoin.agent_proc.http import Http
+from fanjoin.agent_proc.provider.chat_completions import ChatCompletions
+from fanjoin.ipc.settings import Endpoint, ModelLimits
+
+_EVENTS = b'data: {"choices":[{"index":0,"delta":{"content":"ok"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n"
+
+
+def rehearse() -> None:
+    """Make one real model call to a socket of this process, with no second thread.
+
+    The kernel takes the connection and the request; they are answered from inside the client, when it begins to wait.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer(stage: str, _: dict[str, Any]) -> None:
+            if stage == "http11.receive_response_headers.started":
+                _answer(listener)
+
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+        client = ChatCompletions(Endpoint(base_url=url, model="none", api_key="none"), Http(url, ModelLimits(), answer))
+        client.complete([{"role": "user", "content": "ok"}], [], lambda _: None)
+        client.close()
+
+
+def _answer(listener: socket.socket) -> None:
+    connection, _ = listener.accept()
+    with connection:
+        request = b""
+        while not request.endswith(b"}"):  # the end of its JSON body
+            request += connection.recv(65_536)
+        connection.sendall(_HEAD % len(_EVENTS) + _EVENTS)
