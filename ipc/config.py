@@ -104,7 +104,7 @@ def resolve(
         provider=provider,
         warnings=list(config.warnings),
         origins=_shown(values, choice),
-        auth_hint="" if local else endpoints.auth_hint(stack, choice),
+        auth_hint="" if local else endpoints.auth_hint(stack, choice, environ),
     )
 
 

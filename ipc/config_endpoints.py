@@ -108,14 +108,15 @@ def custom_root(config: Config, stack: Stack, choice: Choice | None, environ: Ma
     )
 
 
-def auth_hint(stack: Stack, choice: Choice | None) -> str:
-    """Return why the environment's key was not sent, for when the provider asks for one."""
-    other = stack["environment"].get("model.api_key")
-    if choice is None or choice.key or other is None:
+def auth_hint(stack: Stack, choice: Choice | None, environ: Mapping[str, str]) -> str:
+    """Return why a known key was not sent, for when the provider asks for one; empty when one was sent."""
+    keys = [_key(stack[name], "model", environ) for name in LEVELS]
+    unsent = [key for key in keys if key.value]
+    if choice is None or choice.key or not unsent:
         return ""
     return (
-        f"{other.where} is set, but was not sent to {choice.base_url}: that URL comes from another place than the key. "
-        f"To send it, put this beside the URL: api_key_env: {other.where}"
+        f"{unsent[0].where} gives a key, but it was not sent to {choice.base_url}, because that URL comes from another "
+        "place. Give a key beside the URL; api_key_env names the variable that holds it."
     )
 
 

@@ -26,7 +26,7 @@ def read_into(config: Config, text: str) -> None:
     """
     root = _compose(config, text)
     reader = _Reader(config)
-    if root is not None and root.tag != _NULL:
+    if root is not None and not _is_absent(root):
         reader.section("", root)
     if reader.problems:
         raise ConfigError("\n".join([*reader.problems, NEXT_STEP]))
@@ -107,7 +107,7 @@ class _Reader:
             self._problem(node, given, expectation(error, value, secret=row.secret))
 
     def _members(self, prefix: str, node: Node) -> list[tuple[str, Node]]:
-        """Return the members of a mapping that are not null, in order."""
+        """Return the members of a mapping that are neither null nor blank, in order."""
         section = prefix.rstrip(".") or "the file"
         if not isinstance(node, MappingNode):
             self._problem(node, section, f'expected a section, whose lines are "name: value", not {_form(node)}')
@@ -120,7 +120,7 @@ class _Reader:
                 self._problem(key, section, "a name has to be a plain text, and sections cannot be merged into it")
             elif name in lines:
                 self._problem(key, prefix + name, f"line {lines[name]} gives it already; one of the two has to go")
-            elif child.tag != _NULL:
+            elif not _is_absent(child):
                 members.append((name, child))
             lines.setdefault(name, _line(key))
         return members
@@ -134,6 +134,11 @@ class _Reader:
 
     def _warn(self, node: Node, warning: str) -> None:
         self._config.warnings.append(f"{self._config.place(_line(node))}: {warning}.")
+
+
+def _is_absent(node: Node) -> bool:
+    """Whether nothing is given here: null, or the empty text that people leave as a placeholder."""
+    return isinstance(node, ScalarNode) and (node.tag == _NULL or not str(node.value).strip())
 
 
 def _line(node: Node) -> int:
