@@ -28,17 +28,19 @@ Frame = TypeVar("Frame", bound=Struct)
 class AgentBootstrap(Struct, frozen=True, kw_only=True):
     """What an agent process needs before it can speak.
 
-    ``nonce`` proves its identity in ``hello``; ``tag`` marks the processes that its tools start.
+    ``nonce`` proves its identity in ``hello``; ``entry`` is the ``module:function`` that does the work; ``backstop`` is
+    an inherited pipe whose last writer's end has to end this process too (-1: none).
     """
 
     run_id: str
     attempt_id: str
     nonce: str
-    tag: str
+    entry: str
     depth: int
     endpoints: Endpoints
     endpoint: Endpoint
     memory_limit_mb: int = 0
+    backstop: int = -1
 
 
 class CoreBootstrap(Struct, frozen=True, kw_only=True):
@@ -53,6 +55,14 @@ class CoreBootstrap(Struct, frozen=True, kw_only=True):
     agent_entry: str
     settings: SupervisorSettings
     submit: Submit | None = None
+
+
+class CoreReady(Struct, frozen=True, kw_only=True):
+    """What a supervisor says on its standard output, once: where it listens, or why it cannot run."""
+
+    endpoints: Endpoints = Endpoints()
+    error: str = ""
+    exit_code: int = 0
 
 
 def write_frame(stream: BinaryIO, message: Struct) -> None:

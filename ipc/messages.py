@@ -210,6 +210,12 @@ class ResultAck(Struct, frozen=True, kw_only=True, tag="result_ack"):
 # --- viewer -> supervisor ------------------------------------------------------------------------------------------
 
 
+class Attach(Struct, frozen=True, kw_only=True, tag="attach"):
+    """First message of a viewer: who it is. What was told to it before it came is sent then."""
+
+    viewer: str
+
+
 class Submit(Struct, frozen=True, kw_only=True, tag="submit"):
     """One turn. ``payload_json`` is the submission as it will be stored: no key of any provider is in it.
 
@@ -316,5 +322,5 @@ class Done(Struct, frozen=True, kw_only=True, tag="done"):
 
 FromAgent = Hello | Started | Progress | Delegate | Result | Bye
 ToAgent = Welcome | Reject | Joined | Cancel | ResultAck
-FromViewer = Submit | CancelTurn | CancelDelegate | Ping
+FromViewer = Attach | Submit | CancelTurn | CancelDelegate | Ping
 ToViewer = Accepted | Event | TurnDone | Pong | Refused | Done

@@ -1,0 +1,274 @@
+"""The dumb half of the supervisor: turns messages, exits, commits and time into events, and effects into acts."""
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec import Struct
+
+from fanjoin.ipc import platform
+from fanjoin.ipc.bootstrap import AGENT_LIMIT, AgentBootstrap, CoreBootstrap, pack_frame
+from fanjoin.ipc.codec import back_side, front_side
+from fanjoin.ipc.errors import BadFrameError
+from fanjoin.ipc.ids import new_secret
+from fanjoin.ipc.messages import CancelDelegate, CancelTurn, FromAgent, FromViewer, Ping, Pong, Submit
+from fanjoin.ipc.text import clean, mask_in
+from fanjoin.supervisor.back import BackDoor
+from fanjoin.supervisor.core.effects import Effect, Launch, Persist, Send, Stop, Tell
+from fanjoin.supervisor.core.events import (
+    AgentSaid,
+    CoreEvent,
+    DelegateCancelled,
+    Died,
+    Gone,
+    Launched,
+    LaunchFailed,
+    Misbehaved,
+    Recorded,
+    Submitted,
+    Tick,
+    TurnCancelled,
+)
+from fanjoin.supervisor.core.machine import Core
+from fanjoin.supervisor.exit_cause import Exit
+from fanjoin.supervisor.front import FrontDoor
+from fanjoin.supervisor.launch.base import LOG_LIMIT_BYTES, LOG_TAIL_BYTES, Launcher, Order
+from fanjoin.supervisor.loop import Loop
+from fanjoin.supervisor.sockets import Sockets
+from fanjoin.supervisor.store.writer import Committed, StoreWriter
+from fanjoin.supervisor.tree import Undertaker
+
+BEAT_SECONDS = 1.0
+"""The longest wait of the loop."""
+LATE_RESULT_SECONDS = 0.005
+"""How long a dead process's last message may take through the socket: the exit can overtake it."""
+
+
+class _Process(Struct):
+    """What the driver knows of a process beyond the core."""
+
+    secret: str
+    pid: int = 0
+    doomed: bool = False
+
+
+class Driver:
+    """Carries out what the core decides.
+
+    Args:
+        core: decides.
+        loop: waits.
+        sockets: both doors, bound.
+        folder: where processes' output goes.
+        bootstrap: names the instance and the agents' entry.
+    """
+
+    def __init__(self, *, core: Core, loop: Loop, sockets: Sockets, folder: Path, bootstrap: CoreBootstrap) -> None:
+        self.core = core
+        self._loop = loop
+        self._sockets = sockets
+        self._run_id = bootstrap.instance_id
+        self._folder = folder
+        self._entry = bootstrap.agent_entry
+        self._events: deque[CoreEvent] = deque()
+        self._busy = False
+        self._processes: dict[str, _Process] = {}
+        self._later: list[tuple[float, Callable[[], None]]] = []
+        self._last_beat = 0.0
+        spool = Path(sockets.endpoints.spool)
+        self._back = BackDoor(sockets.back, back_side(spool), self._run_id, self._agent_said, self._misbehaved)
+        self._front = FrontDoor(sockets.front, front_side(spool), self._viewer_said)
+        self._undertaker = Undertaker(self._known_pids, self._gone)
+        self.launcher: Launcher
+        self.store: StoreWriter
+        loop.watch(sockets.back, self._back.drain)
+        loop.watch(sockets.front, self._front.drain)
+
+    # --- time -------------------------------------------------------------------------------------------------
+
+    def run_until(self, finished: Callable[[], bool]) -> None:
+        """Serve until ``finished`` says so; it is asked after every wait."""
+        while not finished():
+            self._loop.run_once(self._patience())
+            now = time.monotonic()
+            self._run_later(now)
+            self._undertaker.step(now)
+            if now - self._last_beat >= BEAT_SECONDS or now >= (self.core.next_deadline() or now + 1):
+                self._beat(now)
+
+    def _patience(self) -> float:
+        dues = [self.core.next_deadline(), self._undertaker.due(), *(when for when, _ in self._later)]
+        known = [due for due in dues if due is not None]
+        wait = min(known, default=BEAT_SECONDS + time.monotonic()) - time.monotonic()
+        return min(BEAT_SECONDS, max(0.001, wait))
+
+    def _beat(self, now: float) -> None:
+        if now - self._last_beat >= BEAT_SECONDS:
+            self._last_beat = now
+            self._front.flush()
+            self._cap_logs()
+        self.feed(Tick())
+
+    def _run_later(self, now: float) -> None:
+        due = [callback for when, callback in self._later if when <= now]
+        self._later = [(when, callback) for when, callback in self._later if when > now]
+        for callback in due:
+            callback()
+
+    # --- events in --------------------------------------------------------------------------------------------
+
+    def feed(self, event: CoreEvent) -> None:
+        """Hand one event to the core and carry out what it decides; events that this causes come after it."""
+        self._events.append(event)
+        if self._busy:
+            return
+        self._busy = True
+        try:
+            while self._events:
+                for effect in self.core.handle(self._events.popleft(), time.monotonic(), time.time()):
+                    self._carry_out(effect)
+        finally:
+            self._busy = False
+
+    def committed(self, committed: list[Committed]) -> None:
+        """Take the store's word, from its thread."""
+        self._loop.post(lambda: self._recorded(committed))
+
+    def _recorded(self, committed: list[Committed]) -> None:
+        for one in committed:
+            self.feed(Recorded(ticket=one.ticket, error=one.error, sequences=one.sequences))
+
+    def _agent_said(self, message: FromAgent) -> None:
+        self.feed(AgentSaid(message=message))
+
+    def _misbehaved(self, attempt_id: str, what: str) -> None:
+        self.feed(Misbehaved(attempt_id=attempt_id, what=what))
+
+    def _viewer_said(self, viewer: str, message: FromViewer) -> None:
+        match message:
+            case Submit():
+                self.feed(Submitted(viewer=viewer, submit=message))
+            case CancelTurn(admission_id=admission_id, reason=reason, now=now):
+                self.feed(TurnCancelled(viewer=viewer, admission_id=admission_id, reason=reason, now=now))
+            case CancelDelegate(request_id=request_id, target_id=target_id):
+                self.feed(DelegateCancelled(viewer=viewer, request_id=request_id, target_id=target_id))
+            case Ping(request_id=request_id):
+                self._front.tell(viewer, Pong(request_id=request_id))
+
+    # --- the launcher's report --------------------------------------------------------------------------------
+
+    def launched(self, attempt_id: str, pid: int) -> None:
+        """Note a new process; end it at once when it is not wanted any more."""
+        process = self._processes[attempt_id]
+        process.pid = pid
+        self.feed(Launched(attempt_id=attempt_id, pid=pid, process_start=platform.process_start(pid)))
+        if process.doomed:
+            platform.end_process(pid)
+
+    def failed(self, attempt_id: str, message: str) -> None:
+        """Note a process that could not be started."""
+        self._forget(attempt_id)
+        self.feed(LaunchFailed(attempt_id=attempt_id, message=message))
+
+    def exited(self, attempt_id: str, end: Exit) -> None:
+        """Note a death, after the dead process's last messages have had time to arrive."""
+        self._back.drain()
+        peer = self._back.peers.get(attempt_id)
+        wait = 0.0 if peer is None or peer.result_seen else LATE_RESULT_SECONDS
+        self._later.append((time.monotonic() + wait, lambda: self._believe(attempt_id, end)))
+
+    def _believe(self, attempt_id: str, end: Exit) -> None:
+        self._back.drain()
+        process = self._processes[attempt_id]
+        self.feed(Died(attempt_id=attempt_id, end=end, log_tail=self._log_tail(attempt_id, process.secret)))
+        self.launcher.release(attempt_id)
+        peer = self._back.peers.get(attempt_id)
+        childless = peer is not None and peer.childless
+        self._undertaker.add(attempt_id, process.pid, childless=childless, now=time.monotonic())
+
+    def _gone(self, attempt_id: str) -> None:
+        self._forget(attempt_id)
+        self.feed(Gone(attempt_id=attempt_id))
+
+    def _forget(self, attempt_id: str) -> None:
+        self._back.forget(attempt_id)
+        self._processes.pop(attempt_id, None)
+        try:
+            self._log(attempt_id).unlink(missing_ok=True)
+        except OSError:
+            return  # its folder goes with the run
+
+    def _known_pids(self) -> set[int]:
+        return self.launcher.pids()
+
+    # --- effects out ------------------------------------------------------------------------------------------
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Persist(ticket=ticket, records=records):
+                self.store.submit(ticket, records)
+            case Launch():
+                self._launch(effect)
+            case Send(attempt_id=attempt_id, message=message):
+                self._back.send(attempt_id, message)
+            case Stop(attempt_id=attempt_id, hard=hard):
+                self._stop(attempt_id, hard=hard)
+            case Tell(viewer=viewer, message=told):
+                self._front.tell(viewer, told)
+
+    def _launch(self, effect: Launch) -> None:
+        nonce = new_secret()
+        self._processes[effect.attempt_id] = _Process(effect.endpoint.api_key)
+        self._back.expect(effect.attempt_id, nonce)
+        bootstrap = AgentBootstrap(
+            run_id=self._run_id,
+            attempt_id=effect.attempt_id,
+            nonce=nonce,
+            entry=self._entry,
+            depth=effect.depth,
+            endpoints=self._sockets.endpoints,
+            endpoint=effect.endpoint,
+            memory_limit_mb=effect.memory_limit_mb,
+            backstop=self.launcher.backstop,
+        )
+        try:
+            frame = pack_frame(bootstrap, AGENT_LIMIT)
+        except BadFrameError as error:
+            self.failed(effect.attempt_id, f"Its settings are too large for a pipe: {error}")
+            return
+        self.launcher.launch(Order(attempt_id=effect.attempt_id, bootstrap=frame, log=self._log(effect.attempt_id)))
+
+    def _stop(self, attempt_id: str, *, hard: bool) -> None:
+        process = self._processes.get(attempt_id)
+        if process is None:
+            return
+        if not process.pid:
+            process.doomed = True
+        elif process.pid in self.launcher.pids():
+            (platform.end_process if hard else platform.polite_stop)(process.pid)
+
+    # --- what processes print ---------------------------------------------------------------------------------
+
+    def _log(self, attempt_id: str) -> Path:
+        return self._folder / f"{attempt_id}.log"
+
+    def _log_tail(self, attempt_id: str, secret: str) -> str:
+        try:
+            with self._log(attempt_id).open("rb") as file:
+                file.seek(0, os.SEEK_END)
+                file.seek(max(0, file.tell() - LOG_TAIL_BYTES))
+                return mask_in(clean(file.read().decode("utf-8", "replace")).strip(), secret)
+        except OSError:
+            return ""
+
+    def _cap_logs(self) -> None:
+        """Empty the output of a process that floods it: it is opened for appending, so it goes on from nothing."""
+        for attempt_id in self._processes:
+            path = self._log(attempt_id)
+            try:
+                if path.stat().st_size > LOG_LIMIT_BYTES:
+                    os.truncate(path, 0)
+            except OSError:
+                continue

@@ -1,0 +1,82 @@
+"""The viewers' door. A viewer is known by a name that it gives; what was told to it before it came waits for it."""
+
+from collections import deque
+from collections.abc import Callable
+
+import zmq
+from msgspec import Struct, field
+
+from fanjoin.ipc.codec import Codec
+from fanjoin.ipc.errors import BadFrameError
+from fanjoin.ipc.messages import Attach, Event, FromViewer, ToViewer
+
+MAX_WAITING = 10_000
+"""Messages kept for a viewer that does not read; beyond it events are dropped, answers never."""
+
+
+class _Viewer(Struct):
+    routing_id: bytes | None = None
+    waiting: deque[bytes] = field(default_factory=deque)
+
+
+class FrontDoor:
+    """Reads viewers' frames and keeps what they cannot take yet."""
+
+    def __init__(
+        self,
+        router: "zmq.Socket[bytes]",
+        codec: Codec[FromViewer],
+        heard: Callable[[str, FromViewer], None],
+    ) -> None:
+        self._router = router
+        self._codec = codec
+        self._heard = heard
+        self._viewers: dict[str, _Viewer] = {}
+        self._names: dict[bytes, str] = {}
+
+    def drain(self) -> None:
+        """Read everything that has arrived."""
+        while True:
+            try:
+                parts = self._router.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            self._take(parts)
+
+    def _take(self, parts: list[bytes]) -> None:
+        try:
+            message = self._codec.decode(parts[-1])
+        except BadFrameError:
+            return
+        if isinstance(message, Attach):
+            self._names[parts[0]] = message.viewer
+            self._viewers.setdefault(message.viewer, _Viewer()).routing_id = parts[0]
+        name = self._names.get(parts[0])
+        if name is not None:
+            self._flush(self._viewers[name])
+            if not isinstance(message, Attach):
+                self._heard(name, message)
+
+    def tell(self, name: str, message: ToViewer) -> None:
+        """Send a message to a viewer, now or when it reads again."""
+        viewer = self._viewers.setdefault(name, _Viewer())
+        if isinstance(message, Event) and len(viewer.waiting) >= MAX_WAITING:
+            return
+        viewer.waiting.append(self._codec.encode(message))
+        self._flush(viewer)
+
+    def flush(self) -> None:
+        """Try again to send what waits."""
+        for viewer in self._viewers.values():
+            self._flush(viewer)
+
+    def _flush(self, viewer: _Viewer) -> None:
+        while viewer.waiting and viewer.routing_id is not None:
+            try:
+                self._router.send_multipart([viewer.routing_id, viewer.waiting[0]], zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            except zmq.ZMQError:
+                viewer.routing_id = None
+                return
+            viewer.waiting.popleft()

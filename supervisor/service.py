@@ -1,0 +1,163 @@
+"""A supervisor put together: its folder and lock, store, doors, launcher, core; and its orderly end."""
+
+import contextlib
+import os
+import shutil
+import sqlite3
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import msgspec
+
+from fanjoin.ipc import platform
+from fanjoin.ipc.bootstrap import CoreBootstrap
+from fanjoin.ipc.endpoints import Endpoints
+from fanjoin.ipc.errors import RunError, StorageError, UserError
+from fanjoin.ipc.paths import database_file, instance_folder
+from fanjoin.ipc.state_file import explain
+from fanjoin.supervisor.core.events import Submitted, ViewersLost
+from fanjoin.supervisor.core.machine import Core
+from fanjoin.supervisor.driver import Driver
+from fanjoin.supervisor.launch.base import Launcher
+from fanjoin.supervisor.leftovers import LeftoverRuns
+from fanjoin.supervisor.loop import Loop
+from fanjoin.supervisor.sockets import Sockets
+from fanjoin.supervisor.store.owners import Owner, register_owner
+from fanjoin.supervisor.store.recovery import recover_dead_owners
+from fanjoin.supervisor.store.writer import StoreWriter, open_database
+
+if TYPE_CHECKING:
+    from fanjoin.supervisor.launch.zygote import ZygoteHandle
+
+OWNING_VIEWER = "owner"
+LAST_WORD_SECONDS = 15.0
+"""How long the end may take once nobody waits; past it the process just exits, and the zygote sweeps what is left."""
+_DESCRIPTORS_PER_AGENT = 6
+_DESCRIPTORS_OF_OUR_OWN = 64
+
+
+class Service:
+    """One supervisor.
+
+    Raises:
+        UserError, RunError: it cannot run here; nothing was started.
+    """
+
+    def __init__(self, bootstrap: CoreBootstrap, zygote: "ZygoteHandle | None", run_tag: str) -> None:
+        self._bootstrap = bootstrap
+        self._home = Path(bootstrap.home)
+        self._folder = instance_folder(self._home, bootstrap.instance_id)
+        self._lock = self._claim_folder()
+        self._viewer_gone = False
+        descriptors = platform.raise_descriptor_limit()
+        self._loop = Loop()
+        connection = self._open_database(run_tag)
+        self._sockets = Sockets(self._folder, bootstrap.settings.transport, self._loop)
+        self.endpoints: Endpoints = self._sockets.endpoints
+        affordable = (descriptors - _DESCRIPTORS_OF_OUR_OWN) // _DESCRIPTORS_PER_AGENT
+        self._core = Core(home=self._home, max_processes=max(1, min(bootstrap.settings.max_processes, affordable)))
+        self._driver = Driver(
+            core=self._core,
+            loop=self._loop,
+            sockets=self._sockets,
+            folder=self._folder,
+            bootstrap=bootstrap,
+        )
+        self._driver.store = self._store = StoreWriter(
+            connection, database_file(self._home), bootstrap.instance_id, self._driver.committed
+        )
+        self._driver.launcher = self._launcher = self._choose_launcher(zygote)
+        self._publish()
+
+    def _claim_folder(self) -> object:
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = platform.try_lock(self._folder / "lock")
+        except OSError as error:
+            raise UserError(f"The folder {self._folder} cannot be used: {error}. Nothing was started.") from error
+        if lock is None:
+            raise RunError(f"Another process holds {self._folder}. Nothing was started; try again.")
+        return lock
+
+    def _open_database(self, run_tag: str) -> sqlite3.Connection:
+        """Open the database, put right what dead supervisors left, and register."""
+        connection = open_database(self._home)
+        owner = Owner(
+            instance_id=self._bootstrap.instance_id,
+            run_tag=run_tag,
+            pid=os.getpid(),
+            process_start=platform.process_start(os.getpid()),
+            boot_id=platform.boot_id(),
+            lock_path=str(self._folder / "lock"),
+        )
+        try:
+            register_owner(connection, owner, time.time())
+            left = LeftoverRuns(self._home)
+            for recovered in recover_dead_owners(
+                connection, owner.instance_id, platform.try_lock, time.time(), left.end_process
+            ):
+                left.remove_folder(recovered)
+        except sqlite3.Error as error:
+            connection.close()
+            raise StorageError(explain(error, database_file(self._home))) from error
+        return connection
+
+    def _choose_launcher(self, zygote: "ZygoteHandle | None") -> Launcher:
+        choice = self._bootstrap.settings.launcher
+        if sys.platform == "linux" and zygote is not None:
+            from fanjoin.supervisor.launch.zygote import ZygoteLauncher
+
+            forking = ZygoteLauncher(zygote, self._loop, self._driver)
+            if choice != "spawn":
+                return forking
+            forking.close()
+        if choice == "zygote":
+            raise UserError("delegation.launcher is zygote, which needs Linux. Use auto or spawn.")
+        from fanjoin.supervisor.launch.spawn import SpawnLauncher
+
+        submit = self._bootstrap.submit
+        cap = submit.settings.limits.max_concurrent_children if submit else 1
+        backstop = zygote.backstop if zygote is not None else None
+        return SpawnLauncher(self._loop, self._driver, self._folder, min(cap, 4), backstop)
+
+    def _publish(self) -> None:
+        """Let other commands of this user find the front door."""
+        path = self._folder / "endpoints.json"
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(msgspec.json.encode(self.endpoints))
+
+    def viewers_lost(self) -> None:
+        """End what runs: nobody waits for it. Safe to call from a signal handler or another thread."""
+        self._loop.post(self._viewers_lost)
+
+    def _viewers_lost(self) -> None:
+        if self._viewer_gone:
+            return
+        self._viewer_gone = True
+        watchdog = threading.Timer(LAST_WORD_SECONDS, os._exit, (1,))
+        watchdog.daemon = True
+        watchdog.start()
+        self._driver.feed(ViewersLost())
+
+    def run(self, lifeline: BinaryIO) -> None:
+        """Serve until the viewer is gone and nothing is left to do, then end in good order."""
+        threading.Thread(target=self._watch, args=(lifeline,), daemon=True).start()
+        if self._bootstrap.submit is not None:
+            self._driver.feed(Submitted(viewer=OWNING_VIEWER, submit=self._bootstrap.submit))
+        self._driver.run_until(lambda: self._viewer_gone and self._core.idle)
+        self._end()
+
+    def _watch(self, lifeline: BinaryIO) -> None:
+        while lifeline.read(4096):
+            pass
+        self.viewers_lost()
+
+    def _end(self) -> None:
+        self._launcher.close()
+        self._store.close(LAST_WORD_SECONDS)
+        self._sockets.close()
+        with contextlib.suppress(OSError):
+            shutil.rmtree(self._folder)
