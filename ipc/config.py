@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from fanjoin.ipc import config_endpoints as endpoints
+from fanjoin.ipc.config_endpoints import NotConfiguredError
 from fanjoin.ipc.config_file import Config, load_config
 from fanjoin.ipc.config_layers import Flags, Layer, Setting, layers, merged
 from fanjoin.ipc.config_schema import KEYS
@@ -28,7 +29,17 @@ from fanjoin.ipc.settings import (
 )
 from fanjoin.ipc.text import clean, mask_secret
 
-__all__ = ["Config", "Flags", "Origin", "Resolved", "load_config", "origins_of", "resolve", "with_local_server"]
+__all__ = [
+    "Config",
+    "Flags",
+    "NotConfiguredError",
+    "Origin",
+    "Resolved",
+    "load_config",
+    "origins_of",
+    "resolve",
+    "with_local_server",
+]
 
 Part = TypeVar("Part", bound=Struct)
 
@@ -78,7 +89,8 @@ def resolve(
         session: the settings that the session was created with, under the names that ``session.create`` uses.
 
     Raises:
-        UserError: no endpoint or no model is known, a key cannot be had or may not be sent, a value cannot be.
+        NotConfiguredError: no endpoint or no model is known.
+        UserError: a key cannot be had or may not be sent, or a value cannot be.
     """
     stack = layers(config, environ, flags, session)
     values = merged(stack)

@@ -34,6 +34,11 @@ model:
 or set OPENAI_BASE_URL and OPENAI_API_KEY and name the model with -m.
 To see it work without any endpoint: fanjoin demo"""
 
+
+class NotConfiguredError(UserError):
+    """Nothing is wrong, but what every turn needs is named nowhere: an endpoint, or its model."""
+
+
 Stack = Mapping[str, Layer]
 
 
@@ -81,10 +86,11 @@ def custom_root(config: Config, stack: Stack, choice: Choice | None, environ: Ma
     """Return the root's endpoint behind a URL.
 
     Raises:
-        UserError: no URL or no model is known, a key cannot be had, or a flag's key may not be sent.
+        NotConfiguredError: no URL or no model is known.
+        UserError: a key cannot be had, or a flag's key may not be sent.
     """
     if choice is None:
-        raise UserError(_NO_ENDPOINT.format(path=clean(str(config.path))))
+        raise NotConfiguredError(_NO_ENDPOINT.format(path=clean(str(config.path))))
     values = merged(stack)
     flag_key = _key(stack["flag"], "model", environ)
     if flag_key.read() and flag_key.value != choice.key.value:
@@ -95,7 +101,7 @@ def custom_root(config: Config, stack: Stack, choice: Choice | None, environ: Ma
     key = choice.key.read()
     model = _text(values, "model.model")
     if not model:
-        raise UserError(
+        raise NotConfiguredError(
             f"No model is named for {choice.base_url}, and there is no default model.\n"
             f"Nothing was started. Add -m NAME, or put it into {clean(str(config.path))}:\n\nmodel:\n  model: NAME"
         )
