@@ -1,1 +1,1 @@
-"""TODO."""
+"""The command line: reads what was asked, shows what happened, and says by its exit code how it ended."""

@@ -4,15 +4,14 @@ A message over ``INLINE_LIMIT`` travels as a file in the run's private spool fol
 its size and its SHA-256, and the receiver removes it after reading.
 """
 
-import hashlib
 import os
-import secrets
 from pathlib import Path
 from typing import Generic, TypeVar
 
 import msgspec
 
 from fanjoin.ipc.errors import BadFrameError
+from fanjoin.ipc.ids import new_secret
 from fanjoin.ipc.messages import FromAgent, FromViewer, ToAgent, ToViewer
 
 INLINE_LIMIT = 1 << 20
@@ -24,6 +23,12 @@ _BAD = (msgspec.ValidationError, msgspec.DecodeError, RecursionError, UnicodeDec
 _ENCODER = msgspec.msgpack.Encoder()
 
 Message = TypeVar("Message")
+
+
+def _digest(frame: bytes) -> str:
+    import hashlib  # late: it loads OpenSSL, and few messages are large
+
+    return hashlib.sha256(frame).hexdigest()
 
 
 class Spooled(msgspec.Struct, frozen=True, kw_only=True, tag="spooled"):
@@ -79,11 +84,11 @@ class Codec(Generic[Message]):
     def _to_spool(self, frame: bytes) -> bytes:
         if self._spool is None or len(frame) > SPOOL_LIMIT:
             raise BadFrameError(f"a message of {len(frame)} bytes is too large to send")
-        name = secrets.token_hex(16)
+        name = new_secret()
         path = self._spool / name
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(frame)
-        return _ENCODER.encode(Spooled(name=name, size=len(frame), sha256=hashlib.sha256(frame).hexdigest()))
+        return _ENCODER.encode(Spooled(name=name, size=len(frame), sha256=_digest(frame)))
 
     def _from_spool(self, spooled: Spooled) -> bytes:
         if self._spool is None or not spooled.name.isalnum() or spooled.size > SPOOL_LIMIT:
@@ -95,7 +100,7 @@ class Codec(Generic[Message]):
             path.unlink()
         except OSError as error:
             raise BadFrameError(f"a spooled message cannot be read: {error}") from error
-        if len(frame) != spooled.size or hashlib.sha256(frame).hexdigest() != spooled.sha256:
+        if len(frame) != spooled.size or _digest(frame) != spooled.sha256:
             raise BadFrameError("a spooled message is not what its frame says")
         return frame
 

@@ -1,0 +1,5 @@
+"""``python -m fanjoin.cli``."""
+
+from fanjoin.cli.main import main
+
+main()

@@ -1,0 +1,49 @@
+"""The first lines of every command. A run's supervisor is started before anything heavy is imported here."""
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from fanjoin.cli import streams
+from fanjoin.cli.signals import Interrupts
+
+if TYPE_CHECKING:
+    from fanjoin.client.core_process import CoreProcess
+
+_RUNS = ("chat", "run")
+_HELP = ("--help", "-h")
+
+
+def main() -> None:
+    """Run the command line of this process and exit."""
+    arguments = sys.argv[1:]
+    if arguments in (["--version"], ["-V"]):
+        from fanjoin.ipc.version import VERSION
+
+        streams.write_line(f"fanjoin {VERSION}")
+        sys.exit(0)
+    streams.repair()
+    interrupts = Interrupts()
+    core = None
+    if arguments and arguments[0] in _RUNS and not set(_HELP) & set(arguments):
+        interrupts.listen()
+        core = _early_core()
+    from fanjoin.cli.app import run
+
+    sys.exit(run(arguments, core, interrupts))
+
+
+def _early_core() -> "CoreProcess":
+    """Start the supervisor; it loads while this process reads what it is to do."""
+    from fanjoin.client.core_process import CoreProcess
+    from fanjoin.ipc.errors import FanjoinError
+    from fanjoin.ipc.paths import home_from, prepare_home
+
+    try:
+        return CoreProcess(prepare_home(home_from(os.environ)))
+    except FanjoinError as error:
+        streams.complain(str(error))
+        sys.exit(error.exit_code)
+    except OSError as error:
+        streams.complain(f"The supervisor could not be started: {error}. Nothing was run.")
+        sys.exit(1)

@@ -1,0 +1,65 @@
+"""Standard streams as they really are: closed, broken, in any encoding. Nothing here raises for what a caller did."""
+
+import contextlib
+import os
+import sys
+
+
+def repair() -> None:
+    """Open the null device on standard descriptors that are closed: a pipe of ours must not take their numbers."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            null = os.open(os.devnull, os.O_RDWR)
+            if null != descriptor:
+                os.dup2(null, descriptor)
+                os.close(null)
+
+
+def write_line(text: str) -> bool:
+    """Write a text and one newline to standard output; what its encoding cannot hold is replaced.
+
+    Returns:
+        False when nobody reads it any more.
+    """
+    stream = sys.stdout
+    if stream is None:
+        return False
+    encoding = stream.encoding or "utf-8"
+    data = (text + "\n").encode(encoding, "replace")
+    try:
+        stream.flush()
+        stream.buffer.write(data)
+        stream.buffer.flush()
+    except (BrokenPipeError, ValueError, OSError):
+        _silence_stdout()
+        return False
+    return True
+
+
+def complain(text: str) -> None:
+    """Write a line to standard error, if there is one."""
+    stream = sys.stderr
+    if stream is None:
+        return
+    encoding = stream.encoding or "utf-8"
+    with contextlib.suppress(OSError, ValueError):
+        stream.write(text.encode(encoding, "replace").decode(encoding, "replace") + "\n")
+        stream.flush()
+
+
+def is_terminal(descriptor: int) -> bool:
+    """Say whether a descriptor is a terminal."""
+    try:
+        return os.isatty(descriptor)
+    except OSError:
+        return False
+
+
+def _silence_stdout() -> None:
+    """Let what the interpreter still flushes at its exit go nowhere, without a message about it."""
+    with contextlib.suppress(OSError, ValueError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)

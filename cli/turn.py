@@ -1,0 +1,172 @@
+"""One turn from its flags to its exit code."""
+
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from fanjoin.cli import streams
+from fanjoin.cli.app import Start
+from fanjoin.cli.exit_codes import exit_code
+from fanjoin.cli.output import JsonOutput, TextOutput, failure_object, result_object
+from fanjoin.client.core_process import CoreProcess
+from fanjoin.client.run import Run
+from fanjoin.ipc.config import Flags, Resolved, load_config, resolve, with_local_server
+from fanjoin.ipc.environment import DEPTH
+from fanjoin.ipc.errors import FanjoinError, OwnerLostError, UserError
+from fanjoin.ipc.ids import REQUEST, new_id
+from fanjoin.ipc.messages import CancelTurn, Submit
+from fanjoin.ipc.settings import TurnSettings
+
+
+class TurnOptions(Struct, kw_only=True):
+    """The flags of ``chat`` and ``run``, as given."""
+
+    quiet: bool
+    oneshot: bool
+    provider: str | None
+    model: str | None
+    base_url: str | None
+    api_key_env: str | None
+    toolsets: str | None
+    allow: tuple[str, ...]
+    ignore_rules: bool | None
+    reasoning: str | None
+    max_turns: int | None
+    deadline: float | None
+    max_tokens_total: int | None
+    output_format: str
+    fail_on_child_error: bool
+    input_id: str | None
+    daemon: str
+    cwd: str | None
+
+    def turn_flags(self) -> dict[str, Any]:
+        """Return the flags that were given and rule the turn, under the names that the configuration knows."""
+        named = {
+            "provider": self.provider,
+            "model": self.model,
+            "base_url": self.base_url,
+            "api_key_env": self.api_key_env,
+            "toolsets": self._toolset_names(),
+            "allow": self.allow or None,
+            "ignore_rules": self.ignore_rules,
+            "reasoning": self.reasoning,
+            "max_turns": self.max_turns,
+            "deadline": self.deadline,
+            "max_tokens_total": self.max_tokens_total,
+            "cwd": self.cwd,
+        }
+        return {name: value for name, value in named.items() if value is not None}
+
+    def _toolset_names(self) -> tuple[str, ...] | None:
+        """Return the toolsets that were named, or None when none were."""
+        if self.toolsets is None:
+            return None
+        return tuple(name.strip() for name in self.toolsets.split(",") if name.strip())
+
+
+def run_turn(start: Start, read_query: Callable[[], str], options: TurnOptions) -> int:
+    """Run one turn and return the exit code; machine formats get their object in every case."""
+    return _TurnRun(start, options).run(read_query)
+
+
+class _TurnRun:
+    """One turn of the command line."""
+
+    def __init__(self, start: Start, options: TurnOptions) -> None:
+        self._core = start.core
+        self._interrupts = start.interrupts
+        self._options = options
+        self._output: TextOutput | JsonOutput
+        if options.output_format == "text":
+            self._output = TextOutput(quiet=options.quiet)
+        else:
+            self._output = JsonOutput(stream=options.output_format == "stream-json")
+        self._told_of_broken_output = False
+
+    def run(self, read_query: Callable[[], str]) -> int:
+        """Run it; whatever goes wrong is one message, one JSON object where one was asked for, one exit code."""
+        try:
+            return self._run(read_query())
+        except FanjoinError as error:
+            code = self._interrupts.exit_code() if self._interrupts.first is not None else error.exit_code
+            streams.complain(str(error))
+            self._output.failed(failure_object(_reason(error), str(error), code))
+            return code
+
+    def _run(self, text: str) -> int:
+        core = self._core
+        if core is None:
+            raise UserError("A run needs its own process: use the fanjoin command, or python -m fanjoin.cli.")
+        if self._options.daemon == "require":
+            raise UserError("No daemon serves this home, and --daemon require asks for one. Use --daemon auto.")
+        resolved = resolve(load_config(core.home), os.environ, Flags(**self._options.turn_flags()))
+        for warning in resolved.warnings:
+            streams.complain(f"warning: {warning}")
+        _refuse_below_an_agent(resolved.turn)
+        with ExitStack() as stack:
+            settings = _with_local_model(resolved, stack)
+            return self._follow(core, self._submission(text, settings), resolved)
+
+    def _submission(self, text: str, settings: TurnSettings) -> Submit:
+        payload = {"text": text, "finite": True, "cli_turn_v1": self._options.turn_flags()}
+        return Submit(
+            request_id=self._options.input_id or new_id(REQUEST),
+            session_id="",
+            text=text,
+            finite=True,
+            payload_json=msgspec.json.encode(payload).decode(),
+            settings=settings,
+        )
+
+    def _follow(self, core: CoreProcess, submit: Submit, resolved: Resolved) -> int:
+        run = Run(core, submit, resolved.supervisor, self._output.told, self._interrupted)
+        done = run.follow()
+        code = exit_code(done, fail_on_child_error=self._options.fail_on_child_error)
+        if self._interrupts.first is not None:
+            code = self._interrupts.exit_code()
+        if done.reason == "auth" and resolved.auth_hint:
+            streams.complain(resolved.auth_hint)
+        self._output.done(result_object(done, code))
+        run.close()
+        return code
+
+    def _interrupted(self) -> CancelTurn | None:
+        """Return a cancel for each signal, and one when nobody reads the events any more."""
+        now = self._interrupts.take()
+        if now is not None:
+            return CancelTurn(now=now)
+        if self._output.broken and not self._told_of_broken_output:
+            self._told_of_broken_output = True
+            return CancelTurn(reason="viewer_lost")
+        return None
+
+
+def _reason(error: FanjoinError) -> str:
+    if isinstance(error, OwnerLostError):
+        return "owner_lost"
+    return "usage" if isinstance(error, UserError) else "failed"
+
+
+def _refuse_below_an_agent(settings: TurnSettings) -> None:
+    """Keep an agent from getting around the depth limit through our own command line."""
+    depth = os.environ.get(DEPTH, "")
+    if depth.isdigit() and int(depth) + 1 > settings.limits.max_spawn_depth:
+        raise UserError(
+            f"This command was started by an agent at depth {depth}, and delegation.max_spawn_depth is "
+            f"{settings.limits.max_spawn_depth}: it may not start a run of its own."
+        )
+
+
+def _with_local_model(resolved: Resolved, stack: ExitStack) -> TurnSettings:
+    if not resolved.needs_local_server:
+        return resolved.turn
+    from fanjoin.client.local_model import start_local_model
+
+    streams.complain("starting the local model ...")
+    server = stack.enter_context(start_local_model(resolved.turn.limits.max_concurrent_children))
+    return with_local_server(resolved.turn, server.url)

@@ -1,0 +1,111 @@
+"""The supervisor of one run, as a child: started before anything heavy is imported here, so that both load at once.
+
+Its environment is built from a list; its secrets follow through its standard input, which stays open as the run's
+lifeline: when this process ends in whatever way, the supervisor sees the end of that pipe.
+"""
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, cast
+
+from fanjoin.ipc.environment import RUN_TAG, allowed_environment
+from fanjoin.ipc.ids import INSTANCE, new_id, new_secret
+
+if TYPE_CHECKING:
+    from fanjoin.ipc.bootstrap import CoreBootstrap, CoreReady
+
+_CODE = "from fanjoin.supervisor.main import main; main()"
+READY_SECONDS = 60.0
+"""How long a supervisor may take from its bootstrap to its first word (recovering after a crash included)."""
+
+
+class CoreProcess:
+    """A supervisor process that belongs to this one.
+
+    Args:
+        home: the home folder, prepared.
+    """
+
+    def __init__(self, home: Path) -> None:
+        from fanjoin.ipc.platform import detached_flags
+
+        self.home = home
+        self.instance_id = new_id(INSTANCE)
+        self.log = home / "logs" / "supervisor.log"
+        environment = allowed_environment(os.environ)
+        environment |= {"FANJOIN_HOME": str(home), RUN_TAG: new_secret()}
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _CODE],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=environment,
+                **detached_flags(),
+            )
+
+    @property
+    def pid(self) -> int:
+        """The supervisor's process number."""
+        return self._process.pid
+
+    def begin(self, bootstrap: "CoreBootstrap") -> "CoreReady":
+        """Hand over what it needs and return its first word.
+
+        Raises:
+            OwnerLostError: it ended or stayed silent.
+        """
+        from fanjoin.ipc.bootstrap import CoreReady, read_frame, write_frame
+        from fanjoin.ipc.errors import BadFrameError, OwnerLostError
+
+        watchdog = threading.Timer(READY_SECONDS, self.kill)
+        watchdog.start()
+        try:
+            write_frame(cast(BinaryIO, self._process.stdin), bootstrap)
+            ready = read_frame(cast(BinaryIO, self._process.stdout), CoreReady)
+        except (OSError, BadFrameError):
+            ready = None
+        finally:
+            watchdog.cancel()
+        if ready is None:
+            self.kill()
+            raise OwnerLostError(f"The supervisor ended before it was ready. Its log is {self.log}.")
+        return ready
+
+    def call_when_gone(self, callback: Callable[[], None]) -> None:
+        """Call back, from a thread, when the supervisor has ended."""
+
+        def wait() -> None:
+            self._process.wait()
+            callback()
+
+        threading.Thread(target=wait, daemon=True).start()
+
+    @property
+    def alive(self) -> bool:
+        """Say whether the supervisor runs."""
+        return self._process.poll() is None
+
+    def release(self) -> None:
+        """End the lifeline: the supervisor finishes what it must and ends."""
+        with contextlib.suppress(OSError):
+            if self._process.stdin is not None:
+                self._process.stdin.close()
+
+    def close(self, seconds: float) -> None:
+        """End the lifeline and wait for the supervisor's end; past the time, end it by force."""
+        self.release()
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def kill(self) -> None:
+        """End the supervisor by force; the zygote ends what it leaves."""
+        self._process.kill()
+        self._process.wait()
