@@ -20,7 +20,9 @@ ARRAY_ITEMS = 4
 CLOSING_CHARACTERS = 240
 """How much of each summary the model reads before it writes the closing words."""
 
-_SAMPLING = {"temperature": 0.2, "repeat_penalty": 1.2, "seed": 7}
+_PROSE = {"temperature": 0.0, "repeat_penalty": 1.1}
+_EXACT = {"temperature": 0.0}
+"""Without a penalty for repetition it goes round in circles, with one it cannot copy what it is to fill in."""
 _GOALS: JsonObject = {"type": "object", "properties": {"goal": {"type": "string"}}, "required": ["goal"]}
 _TASKS: JsonObject = {
     "type": "object",
@@ -47,7 +49,7 @@ def arguments_request(request: ChatRequest, tool: JsonObject, max_tokens: int) -
     form = {"type": "json_schema", "json_schema": {"name": function["name"], "schema": bounded(schema)}}
     ask = f"Fill in the arguments of the tool {function['name']} for this request:\n{_user_text(request)}"
     return {
-        **_SAMPLING,
+        **_EXACT,
         "messages": [{"role": "user", "content": ask}],
         "response_format": form,
         "max_tokens": max_tokens,
@@ -92,7 +94,7 @@ def text_request(request: ChatRequest, max_tokens: int) -> JsonObject:
     limit = request.max_completion_tokens or request.max_tokens or max_tokens
     messages = [_plain(message) for message in request.messages]
     asked = {"response_format": request.response_format} if request.response_format else {}
-    return {**_SAMPLING, **asked, "messages": [message for message in messages if message], "max_tokens": limit}
+    return {**_PROSE, **asked, "messages": [message for message in messages if message], "max_tokens": limit}
 
 
 def _plain(message: Message) -> JsonObject | None:
@@ -112,7 +114,7 @@ def closing_request(joined: list[Joined], max_tokens: int) -> JsonObject | None:
     if not said:
         return None
     ask = "Here are summaries of some documents:\n" + "\n".join(said) + "\n\nIn two sentences, what are they about?"
-    return {**_SAMPLING, "messages": [{"role": "user", "content": ask}], "max_tokens": max_tokens}
+    return {**_PROSE, "messages": [{"role": "user", "content": ask}], "max_tokens": max_tokens}
 
 
 def usage_from(chunk: JsonObject) -> Usage | None:
@@ -125,15 +127,16 @@ def usage_from(chunk: JsonObject) -> Usage | None:
 
 
 def text_from(chunk: JsonObject) -> str:
-    """Return the text that a chunk adds.
+    """Return the text that a chunk adds, with an ellipsis where the model was stopped for length.
 
     Raises:
         BadRequestError: the chunk is an error, such as a text that is longer than the model can read.
     """
     if "error" in chunk:
         raise _error_from(chunk["error"])
-    choices = chunk.get("choices") or [{}]
-    return str((choices[0].get("delta") or {}).get("content") or "")
+    choice = (chunk.get("choices") or [{}])[0]
+    text = str((choice.get("delta") or {}).get("content") or "")
+    return f"{text}…" if choice.get("finish_reason") == "length" else text
 
 
 def _error_from(error: Any) -> BadRequestError:

@@ -5,6 +5,7 @@ import textwrap
 
 from msgspec import Struct
 
+_DOCUMENT = re.compile(r"^<document[^>\n]*>\n(.*)^</document>$", re.DOTALL | re.MULTILINE)
 _HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*#*\s*$")
 
 
@@ -50,9 +51,15 @@ def _headings(lines: list[str]) -> list[str]:
     return found
 
 
+def document_in(text: str) -> str:
+    """Return what stands between lines ``<document ...>`` and ``</document>``, or the whole text."""
+    found = _DOCUMENT.search(text)
+    return found[1] if found else text
+
+
 def describe(text: str, shown: int = 6) -> str:
-    """Return a short summary of a text in figures, naming at most ``shown`` of its headings."""
-    found = figures_of(text)
+    """Return a short summary in figures of a text, or of the document in it, naming ``shown`` headings at most."""
+    found = figures_of(document_in(text))
     if not found.words:
         return "An empty text."
     parts = [

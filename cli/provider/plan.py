@@ -1,7 +1,7 @@
 """Scripted plans: which reply a provider gives to which request. Pure: the same request has the same reply.
 
-A plan is a list of replies; the n-th answers the n-th model call after a user message, and past its end the provider
-answers as it does without a plan. One reply is an object with any of these members::
+A plan is a list of replies; the n-th answers the n-th model call after the user message that carries it, and past its
+end the provider answers as it does without a plan. One reply is an object with any of these members::
 
     delegate       tasks of one delegate_task call: goals, or objects with a goal and more
     calls          tool calls: [{"name": ..., "arguments": an object, or a text that is sent as it stands}]
@@ -83,20 +83,40 @@ def decide(request: ChatRequest, script: Script = ()) -> Reply:
     """Return the reply to a request.
 
     Raises:
-        BadRequestError: the plan in the user's message cannot be read.
+        BadRequestError: a plan in a user message cannot be read.
     """
-    directives, text = split_directives(request.user_text)
-    specs = plan_in(text) or _scripted(request, script)
-    if request.step < len(specs):
-        return _reply(specs[request.step], directives)
+    if reply := _planned(request) or _scripted(request, script):
+        return reply
+    directives, _ = split_directives(request.user_text)
     if goals := goals_asked(request):
         return Reply(calls=(delegation(goals),), directives=directives)
     return Reply(directives=directives)
 
 
-def _scripted(request: ChatRequest, script: Script) -> list[ReplySpec]:
-    """Return the plan of the first rule that holds."""
-    return next((rule.replies for rule in script if rule.when.holds(request)), [])
+def _planned(request: ChatRequest) -> Reply | None:
+    """Return the next reply of the newest plan in the conversation, None once it is used up.
+
+    The newest user message need not be the one with the plan: an agent may ask for the rest of a cut reply.
+    """
+    replies_since = 0
+    for message in reversed(request.messages):
+        replies_since += message.role == "assistant"
+        if message.role == "user":
+            directives, text = split_directives(message.text)
+            if specs := plan_in(text):
+                return _nth(specs, replies_since, directives)
+    return None
+
+
+def _scripted(request: ChatRequest, script: Script) -> Reply | None:
+    """Return the next reply of the first rule that holds."""
+    directives, _ = split_directives(request.user_text)
+    specs = next((rule.replies for rule in script if rule.when.holds(request)), [])
+    return _nth(specs, request.step, directives)
+
+
+def _nth(specs: list[ReplySpec], step: int, directives: tuple[Directive, ...]) -> Reply | None:
+    return _reply(specs[step], directives) if step < len(specs) else None
 
 
 def _reply(spec: ReplySpec, directives: tuple[Directive, ...]) -> Reply:

@@ -1,0 +1,81 @@
+"""``fanjoin demo``: the main job on real files, without a key and without a network.
+
+It runs ``fanjoin chat`` itself, against an embedded provider: one delegate for each file, one of them killed on purpose
+in the middle, and an answer that has to tell the truth about all of them.
+"""
+
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+import click
+
+from fanjoin.cli.demo_files import HELD_BACK, REAL, SYNTHETIC, Limits, goal_for, query_for, select
+from fanjoin.cli.demo_run import DemoRun, say, shortcomings
+from fanjoin.client.local_model import EmbeddedProvider, start_provider
+from fanjoin.ipc.errors import FanjoinError
+
+
+@click.command("demo")
+@click.option("--files", metavar="GLOB", help="Files to read; default: the documents of this folder or checkout.")
+@click.option("--synthetic", is_flag=True, help="Use the synthetic provider: it counts, no model reads anything.")
+@click.option("--model-file", metavar="GGUF", help="Weights for the local model; default: the installed ones.")
+@click.option("--keep", is_flag=True, help="Keep the demo's home folder, with its receipts and transcripts.")
+def demo_command(*, files: str | None, synthetic: bool, model_file: str | None, keep: bool) -> None:
+    """Fan out over real files with an embedded model, kill one delegate in the middle, and join the rest.
+
+    Needs no key and no network.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="fanjoin-demo-"))
+    try:
+        code = _run(folder, files, model_file, synthetic=synthetic)
+        if keep:
+            say(f"kept: with FANJOIN_HOME={folder / 'home'} the commands `fanjoin receipts list` and `show` read them")
+    except FanjoinError as error:
+        say(str(error))
+        code = error.exit_code
+    except KeyboardInterrupt:
+        code = 130
+    finally:
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
+    raise SystemExit(code)
+
+
+def _run(folder: Path, files: str | None, model_file: str | None, *, synthetic: bool) -> int:
+    """Run the demo with a folder of its own and return the exit code."""
+    began = time.monotonic()
+    log = folder / "requests.jsonl"
+    provider, limits = _start(log, model_file, synthetic=synthetic)
+    with provider:
+        documents = select(files, limits)
+        victim = len(documents) // 2
+        name = documents[victim].name
+        say(f"{len(documents)} files, one delegate each; the one that reads {name} will be killed on purpose")
+        run = DemoRun(folder, provider, log)
+        outcome = run.chat(query_for(documents, victim), HELD_BACK + goal_for(documents[victim]))
+    click.echo(outcome.answer)
+    run.show_receipts()
+    wrong = shortcomings(outcome, victim, len(documents))
+    took = f"({time.monotonic() - began:.1f} s)"
+    say(f"not as it should be: {'; '.join(wrong)} {took}" if wrong else f"everything ended as it should {took}")
+    return 1 if wrong else 0
+
+
+def _start(log: Path, model_file: str | None, *, synthetic: bool) -> tuple[EmbeddedProvider, Limits]:
+    """Start the local model, or the synthetic provider when it is asked for or no model is installed.
+
+    Raises:
+        FanjoinError: the weights that were named cannot be used.
+    """
+    named = ("--model-file", model_file) if model_file else ()
+    if not synthetic:
+        say("starting the local model ...")
+        try:
+            return start_provider("--local", "--max-tokens", "48", "--log", str(log), *named), REAL
+        except FanjoinError as error:
+            if model_file:
+                raise
+            say(f"{error}\ndemo: going on with the synthetic provider: it counts, no model reads the files")
+    return start_provider("--log", str(log)), SYNTHETIC
