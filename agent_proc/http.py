@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from fanjoin.agent_proc.provider.failure import ProviderError
 from fanjoin.ipc.settings import ModelLimits
@@ -26,6 +27,7 @@ Trace = Callable[[str, dict[str, Any]], None]
 Failing = Callable[[], contextlib.AbstractContextManager[None]]
 """Makes a context in which an error of httpx becomes a failure of the model call."""
 
+_HEADERS = {"user-agent": "fanjoin", "accept-encoding": "gzip, deflate"}
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -78,19 +80,43 @@ class Response:
         return bytes(body[:limit])
 
 
+@functools.cache
+def _transport(*, tls: bool, proxy: str | None) -> httpx.HTTPTransport:
+    """Return the one connection pool of its kind.
+
+    Without the layers of a full client (cookies, redirects, authentication) a call takes half the memory. A pool that
+    the zygote made is shared by all its agents until one of them opens a connection.
+    """
+    context = tls_context() if tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    return httpx.HTTPTransport(verify=context, proxy=httpx.Proxy(proxy, ssl_context=context) if proxy else None)
+
+
+def proxy_for(scheme: str, host: str) -> str | None:
+    """Return the URL of the proxy that the environment names for a host; loopback never has one."""
+    if host in _LOOPBACK or proxy_bypass(host):
+        return None
+    proxies = getproxies()
+    proxy = proxies.get(scheme) or proxies.get("all")
+    return proxy if proxy is None or "://" in proxy else f"http://{proxy}"
+
+
 class Http:
-    """One persistent client for one base URL."""
+    """Sends requests below one base URL, over persistent connections.
+
+    Raises:
+        ProviderError: the URL, or the proxy that the environment names for it, cannot be used.
+    """
 
     def __init__(self, base_url: str, limits: ModelLimits, trace: Trace | None = None) -> None:
         self._base_url = base_url.rstrip("/")
         self._limits = limits
         self._extensions: dict[str, Any] = {} if trace is None else {"trace": trace}
         with self._failing():
-            self._client = self._open()
+            self._transport = self._open()
 
     def close(self) -> None:
         """Close the connections."""
-        self._client.close()
+        self._transport.close()
 
     @contextlib.contextmanager
     def post(self, path: str, headers: dict[str, str], body: bytes) -> Iterator[Response]:
@@ -99,33 +125,30 @@ class Http:
         Raises:
             ProviderError: no connection, no valid HTTP, or silence for longer than allowed.
         """
+        deadline = time.monotonic() + self._limits.whole_call
         with self._failing():
             request = self._request(path, headers, body)
-            deadline = time.monotonic() + self._limits.whole_call
-            response = self._client.send(request, stream=True)
+            response = self._transport.handle_request(request)
         try:
-            # The transport reads this once more when the body begins.
+            # The transport looks this up once for the head of a reply, and once for its body.
             request.extensions["timeout"]["read"] = self._limits.between_bytes
             yield Response(response, deadline, self._failing)
         finally:
             response.close()
 
-    def _open(self) -> httpx.Client:
+    def _open(self) -> httpx.HTTPTransport:
         parts = urlsplit(self._base_url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ProviderError("bad_request", f"The base URL {self._base_url!r} is not an http or https URL.")
-        limits = self._limits
-        return httpx.Client(
-            verify=tls_context() if parts.scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
-            trust_env=parts.hostname not in _LOOPBACK,
-            timeout=httpx.Timeout(limits.between_bytes, connect=limits.connect, read=limits.first_byte),
-            headers={"user-agent": "fanjoin"},
-        )
+        proxy = proxy_for(parts.scheme, parts.hostname)
+        return _transport(tls=parts.scheme == "https" or (proxy or "").startswith("https:"), proxy=proxy)
 
     def _request(self, path: str, headers: dict[str, str], body: bytes) -> httpx.Request:
-        raw = {name: value.encode() for name, value in headers.items()}
-        url = self._base_url + path
-        return self._client.build_request("POST", url, content=body, headers=raw, extensions=dict(self._extensions))  # type: ignore[arg-type]
+        raw = {name.encode(): value.encode() for name, value in {**_HEADERS, **headers}.items()}
+        limits = self._limits
+        timeout = {"connect": limits.connect, "pool": None, "write": limits.between_bytes, "read": limits.first_byte}
+        extensions = {**self._extensions, "timeout": timeout}
+        return httpx.Request("POST", self._base_url + path, content=body, headers=raw, extensions=extensions)
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:

@@ -1,8 +1,6 @@
-"""The entry of an agent process: forked from the zygote (``run``) or a fresh interpreter (``main``)."""
+"""The entry of an agent process, and what a process does that agents will be forked from."""
 
 import contextlib
-import importlib
-import os
 import traceback
 
 from fanjoin.agent_proc.account import Account
@@ -16,12 +14,11 @@ from fanjoin.agent_proc.reporter import Reporter
 from fanjoin.agent_proc.summary import shortened
 from fanjoin.agent_proc.tools import Toolbox
 from fanjoin.agent_proc.transcript import Transcript
-from fanjoin.ipc.bootstrap import AGENT_LIMIT, AgentBootstrap, read_frame
+from fanjoin.ipc.bootstrap import AgentBootstrap
 from fanjoin.ipc.messages import AgentTask, Outcome, Started
-from fanjoin.ipc.platform import arm_backstop, become_subreaper, contain_own_tree, limit_memory, reset_signals
 from fanjoin.ipc.settings import Endpoint, ModelLimits
 
-__all__ = ["main", "preload", "run", "tls_context"]
+__all__ = ["preload", "run", "tls_context"]
 
 
 def preload() -> None:
@@ -33,32 +30,6 @@ def preload() -> None:
 
     with contextlib.suppress(OSError, ProviderError):  # without a loopback network, agents load the rest themselves
         rehearse()
-
-
-def main() -> None:
-    """Run one agent in a fresh interpreter; standard input holds its bootstrap and is then its lifeline."""
-    reset_signals()
-    become_subreaper()
-    contain_own_tree()
-    lifeline = os.dup(0)
-    with open(lifeline, "rb", closefd=False) as stream:
-        bootstrap = read_frame(stream, AgentBootstrap, AGENT_LIMIT)
-    if bootstrap is None:
-        return  # nobody had work for this process
-    _close_input()
-    if bootstrap.backstop >= 0:
-        arm_backstop(bootstrap.backstop)
-    if bootstrap.memory_limit_mb:
-        limit_memory(bootstrap.memory_limit_mb)
-    module, _, name = bootstrap.entry.partition(":")
-    getattr(importlib.import_module(module), name)(bootstrap, lifeline)
-
-
-def _close_input() -> None:
-    """Put the null device on standard input, so that no tool reads the lifeline."""
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.close(null)
 
 
 def run(bootstrap: AgentBootstrap, lifeline: int) -> None:
@@ -112,7 +83,3 @@ def open_client(endpoint: Endpoint, limits: ModelLimits) -> ModelClient:
     if endpoint.api_mode != "chat_completions":
         raise ProviderError("bad_request", f"The api_mode {endpoint.api_mode!r} is not known; use chat_completions.")
     return ChatCompletions(endpoint, Http(endpoint.base_url, limits))
-
-
-if __name__ == "__main__":
-    main()

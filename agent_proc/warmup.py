@@ -5,14 +5,33 @@ from typing import Any
 
 from fanjoin.agent_proc.http import Http
 from fanjoin.agent_proc.provider.chat_completions import ChatCompletions
+from fanjoin.ipc.codec import agent_side
+from fanjoin.ipc.messages import AgentTask, Welcome
 from fanjoin.ipc.settings import Endpoint, ModelLimits
 
+_CALLS = 8  # the interpreter rewrites code for speed after so many calls; each agent would copy the pages it writes to
 _EVENTS = b'data: {"choices":[{"index":0,"delta":{"content":"ok"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
-_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n"
+_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
 
 
 def rehearse() -> None:
-    """Make one real model call to a socket of this process, with no second thread.
+    """Do once what every agent does.
+
+    Raises:
+        OSError, ProviderError: there is no loopback network.
+    """
+    _read_messages()
+    _ask_model()
+
+
+def _read_messages() -> None:
+    """Let the codec inspect the message types, which it does once per type."""
+    codec = agent_side()
+    codec.decode(codec.encode(Welcome(task=AgentTask(owner_id="", session_id="", text=""))))
+
+
+def _ask_model() -> None:
+    """Make real model calls to a socket of this process, with no second thread.
 
     The kernel takes the connection and the request; they are answered from inside the client, when it begins to wait.
     """
@@ -24,7 +43,8 @@ def rehearse() -> None:
 
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
         client = ChatCompletions(Endpoint(base_url=url, model="none", api_key="none"), Http(url, ModelLimits(), answer))
-        client.complete([{"role": "user", "content": "ok"}], [], lambda _: None)
+        for _ in range(_CALLS):
+            client.complete([{"role": "user", "content": "ok"}], [], lambda _: None)
         client.close()
 
 
@@ -34,4 +54,4 @@ def _answer(listener: socket.socket) -> None:
         request = b""
         while not request.endswith(b"}"):  # the end of its JSON body
             request += connection.recv(65_536)
-        connection.sendall(_HEAD % len(_EVENTS) + _EVENTS)
+        connection.sendall(_HEAD + _EVENTS)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import zmq
 
@@ -34,7 +34,7 @@ from fanjoin.ipc.settings import Endpoint
 
 DEADLINE = 15.0
 KEY = "sk-test-0123456789abcdef"
-_ENTRY = "from fanjoin.agent_proc.main import main; main()"
+_ENTRY = "from fanjoin.ipc.agent_start import main; main()"
 
 Kind = TypeVar("Kind")
 Answer = Callable[["Handler"], None]
@@ -50,6 +50,7 @@ class Handler(BaseHTTPRequestHandler):
     server: "ModelServer"
 
     def do_POST(self) -> None:
+        """Answer one request."""
         body = self.rfile.read(int(self.headers["content-length"]))
         self.server.take(dict(self.headers), self.path, json.loads(body))(self)
 
@@ -113,7 +114,7 @@ class ModelServer(socketserver.ThreadingMixIn, HTTPServer):
     def handle_error(self, *_: object) -> None:
         """A client that leaves is part of the tests."""
 
-    def __enter__(self) -> "ModelServer":
+    def __enter__(self) -> Self:
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
         return self
 
