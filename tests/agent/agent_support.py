@@ -195,27 +195,36 @@ def drops(handler: Handler) -> None:
 class Supervisor:
     """Plays the supervisor for one agent process."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, curve: bool = False) -> None:
         self.spool = folder / "spool"
         self.spool.mkdir()
+        self.curve = curve
         self.folder = folder
         self.context = zmq.Context()
         self.router = self.context.socket(zmq.ROUTER)
         self.router.setsockopt(zmq.LINGER, 0)
         self.router.setsockopt(zmq.ROUTER_MANDATORY, 1)
         self.codec = back_side(self.spool)
-        self.endpoints = Endpoints(back=self._bind(), spool=str(self.spool))
+        self.endpoints = self._bind()
         self.seen: list[FromAgent] = []
         self.process: subprocess.Popen[bytes] | None = None
 
-    def _bind(self) -> str:
-        if sys.platform == "win32":
-            return f"tcp://127.0.0.1:{self.router.bind_to_random_port('tcp://127.0.0.1')}"
-        address = f"ipc://{self.folder / 'b'}"
-        self.router.bind(address)
-        return address
+    def _bind(self) -> Endpoints:
+        spool = str(self.spool)
+        if not self.curve and sys.platform != "win32":
+            address = f"ipc://{self.folder / 'b'}"
+            self.router.bind(address)
+            return Endpoints(back=address, spool=spool)
+        server_key, server_secret = zmq.curve_keypair()
+        public, secret = zmq.curve_keypair()
+        self.router.curve_server = True
+        self.router.curve_secretkey = server_secret
+        self.router.bind("tcp://127.0.0.1:*")
+        address = self.router.getsockopt_string(zmq.LAST_ENDPOINT)
+        keys = {"server_key": server_key, "client_public": public, "client_secret": secret}
+        return Endpoints(back=address, spool=spool, **{name: key.decode() for name, key in keys.items()})
 
-    def start(self, endpoint: Endpoint, **environ: str) -> None:
+    def start(self, endpoint: Endpoint, *, memory_limit_mb: int = 0, **environ: str) -> None:
         """Start an agent process as a fresh interpreter."""
         bootstrap = AgentBootstrap(
             run_id="i_run",
@@ -225,6 +234,7 @@ class Supervisor:
             depth=0,
             endpoints=self.endpoints,
             endpoint=endpoint,
+            memory_limit_mb=memory_limit_mb,
         )
         kept = {name: os.environ[name] for name in ("PATH", "SYSTEMROOT", "TEMP", "TMP") if name in os.environ}
         with (self.folder / "out").open("wb") as out, (self.folder / "err").open("wb") as err:
