@@ -45,7 +45,7 @@ class Run:
         self._silent_beats = 0
         self.session_id = ""
 
-    def follow(self, agent_entry: str = AGENT_ENTRY) -> TurnDone:
+    def follow(self) -> TurnDone:
         """Run the turn and return its end; the supervisor is on its way out when this returns.
 
         Raises:
@@ -57,7 +57,7 @@ class Run:
                 home=str(self._core.home),
                 instance_id=self._core.instance_id,
                 owned=True,
-                agent_entry=agent_entry,
+                agent_entry=AGENT_ENTRY,
                 settings=self._settings,
                 submit=self._submit,
             )

@@ -76,9 +76,9 @@ if sys.platform == "linux":
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
     def process_start(pid: int) -> str:
-        """Return the system's mark of when a process started, or nothing when there is none."""
+        """Return the system's mark of when a process started, or nothing when there is none (or only its zombie)."""
         fields = _stat(pid)
-        return fields[_STARTTIME] if fields else ""
+        return fields[_STARTTIME] if fields and fields[_STATE] not in {"Z", "X"} else ""
 
     def leftovers(agent_pid: int, tag: str, known: set[int]) -> list[int]:
         """Return the living processes that dead agents left behind, reaping the dead ones among them.

@@ -210,17 +210,15 @@ class Zygote:
         while self._living and time.monotonic() < deadline:
             self._collect()
             select.select([self._wake], [], [], 0.05)
-        for pid in self._living:
-            platform.end_process(pid)
         tag = os.environ.get(RUN_TAG, "")
-        while tag and time.monotonic() < deadline + GRACE_SECONDS:
-            members = platform.run_members(tag)
+        while time.monotonic() < deadline + GRACE_SECONDS:
+            members = [*self._living, *(platform.run_members(tag) if tag else [])]
             if not members:
                 return
             for pid in members:
                 platform.end_process(pid)
+            select.select([], [], [], 0.005)
             self._collect()
-            select.select([], [], [], 0.01)
 
     def _collect(self) -> None:
         with contextlib.suppress(ChildProcessError):

@@ -1,0 +1,189 @@
+"""Signals and kills, while delegates hang in HTTP, hold the interpreter in C code, or are stopped."""
+
+import contextlib
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+from run_support import CHILDREN, GONE_SECONDS, MISBEHAVE, Home, delegate_plan, wait_until
+
+if sys.platform == "win32":
+    pytest.skip("there are no signals between processes on Windows", allow_module_level=True)
+
+HANGING = delegate_plan("[[hang]] a", "[[hang]] b", "gil", "stop")
+EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGKILL: -9}
+
+
+def start_hanging(home: Home, **popen: object) -> "subprocess.Popen[bytes]":
+    """Start a run whose four delegates hang, each in its own way, and return when all of them do."""
+    process = home.start(HANGING, entry=MISBEHAVE, **popen)  # type: ignore[arg-type]
+    wait_until(lambda: len(home.provider.requests()) == 3, "requests of the root and two delegates")
+    for deed in ("gil", "stop"):
+        wait_until((home.path / f"reached-{deed}").exists, f"delegate that does {deed}")
+    return process
+
+
+def core_of(home: Home) -> psutil.Process:
+    """Return the supervisor's process."""
+    return next(process for process in home.processes() if "supervisor.main" in " ".join(process.cmdline()))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_run_with_receipts_and_nothing_left(home: Home, number: signal.Signals) -> None:
+    """The exit code is the signal's, every delegate has its receipt, and no process outlives the command."""
+    home.config("delegation: {cancel_grace_seconds: 0.5}")
+    process = start_hanging(home)
+    process.send_signal(number)
+    process.communicate(timeout=GONE_SECONDS)
+    assert process.returncode == EXIT_CODES[number]
+    home.check_nothing_left()
+    assert home.statuses() == [("cancelled", "cancelled")] * 4
+
+
+def test_a_second_interrupt_kills_at_once_and_still_writes_receipts(home: Home) -> None:
+    """With a long grace, the second Ctrl-C does not wait for it."""
+    home.config("delegation: {cancel_grace_seconds: 60}")
+    process = start_hanging(home)
+    process.send_signal(signal.SIGINT)
+    wait_until(lambda: len(home.rows("SELECT 1 FROM receipts")) == 2, "receipts of the delegates that can answer")
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=GONE_SECONDS)
+    assert process.returncode == 130
+    home.check_nothing_left()
+    assert home.statuses() == [("cancelled", "cancelled")] * 4
+
+
+def test_a_third_interrupt_exits_at_once_and_lifelines_do_the_rest(home: Home) -> None:
+    """The command is gone immediately; its supervisor follows, with receipts."""
+    home.config("delegation: {cancel_grace_seconds: 60}")
+    process = start_hanging(home)
+    core = core_of(home)
+    core.suspend()
+    for _ in range(3):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.05)  # signals of one kind merge when they are sent faster than they are delivered
+    process.communicate(timeout=2)
+    assert process.returncode == 130
+    core.resume()
+    home.check_nothing_left()
+
+
+def test_a_killed_command_takes_its_supervisor_with_it(home: Home) -> None:
+    """SIGKILL of the command: the supervisor sees its lifeline end, cancels, writes receipts and goes."""
+    process = start_hanging(home)
+    process.kill()
+    process.communicate(timeout=GONE_SECONDS)
+    assert process.returncode == EXIT_CODES[signal.SIGKILL]
+    home.check_nothing_left()
+    assert home.statuses() == [("cancelled", "viewer_lost")] * 4
+
+
+def test_a_killed_supervisor_is_reported_and_recovered_at_the_next_start(home: Home) -> None:
+    """SIGKILL of the supervisor: exit 1 with what to do next; nothing lives on; the next start writes ``lost``."""
+    process = start_hanging(home)
+    core_of(home).kill()
+    _, err = process.communicate(timeout=GONE_SECONDS)
+    assert process.returncode == 1
+    assert b"fanjoin chat --resume s_" in err
+    assert b"Traceback" not in err
+    home.check_no_process()
+    assert home.rows("SELECT 1 FROM receipts") == []
+    assert home.chat("Hello.").returncode == 0
+    assert home.statuses() == [("lost", "owner_lost")] * 4
+    assert [row[0] for row in home.rows("SELECT status FROM session_admissions ORDER BY seq")] == [
+        "unknown",
+        "terminal",
+    ]
+
+
+def test_a_shell_that_forwards_nothing_does_not_keep_the_run_alive(home: Home) -> None:
+    """The command's parent is a shell: killing the shell's command by pid ends everything below it."""
+    script = " ".join(f"'{part}'" for part in home.command("chat", "-Q", *home.model(), entry=MISBEHAVE))
+    shell = subprocess.Popen(
+        ["/bin/sh", "-c", f'{script} -q "$QUERY"; true'],
+        env={**home.env, "QUERY": HANGING},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    wait_until((home.path / "reached-gil").exists, "delegate that holds the interpreter")
+    command = next(process for process in home.processes() if str(CHILDREN / "chat_with.py") in process.cmdline())
+    command.terminate()
+    assert shell.wait(GONE_SECONDS) == 0
+    home.check_no_process()
+    home.check_records()
+
+
+def test_an_ignored_signal_stays_ignored(home: Home) -> None:
+    """A run below nohup, where SIGHUP is inherited as ignored, goes on after one."""
+    query = delegate_plan("[[sleep 1]] count these words")
+    process = home.start(query, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    wait_until(lambda: len(home.provider.requests()) == 2, "request of the delegate")
+    process.send_signal(signal.SIGHUP)
+    process.communicate(timeout=20)
+    assert process.returncode == 0
+    home.check_nothing_left()
+
+
+def test_a_signal_in_the_launch_window_is_not_lost(home: Home) -> None:
+    """SIGINT at any moment of the start ends the run with 130 and leaves nothing, whatever was being launched."""
+    for delay in (0.0, 0.05, 0.1, 0.15, 0.2, 0.25):
+        process = home.start(delegate_plan("[[hang]] a", "[[hang]] b"))
+        time.sleep(0.03 + delay)  # the moment is the point; no event marks it
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=GONE_SECONDS)
+        assert process.returncode == 130 or (delay == 0 and process.returncode == -signal.SIGINT)
+        home.check_no_process()
+
+
+def test_a_stopped_supervisor_is_named_and_ended(home: Home) -> None:
+    """SIGSTOP of the supervisor: the command says that it does not answer, ends it, and exits 1."""
+    home.config("supervisor: {silence_seconds: 2}")
+    process = home.start(delegate_plan("[[hang]] a"))
+    wait_until(lambda: len(home.provider.requests()) == 2, "request of the delegate")
+    core_of(home).suspend()
+    _, err = process.communicate(timeout=15)
+    assert process.returncode == 1
+    assert b"did not answer for 2 s" in err
+    home.check_no_process()
+
+
+def test_a_dead_zygote_harms_nobody(home: Home) -> None:
+    """SIGKILL of the zygote while delegates run: they finish, later ones start from a new one, causes stay known."""
+    home.config("delegation: {max_concurrent_children: 2}")
+    query = delegate_plan("[[sleep 1]] one", "exit3", "[[sleep 1]] three", "segfault", "[[sleep 1]] five")
+    process = home.start(query, "--format", "json", entry=MISBEHAVE)
+    wait_until((home.path / "reached-exit3").exists, "first delegates")
+    core = core_of(home)
+    zygote = next(child for child in core.children() if child.cmdline() == core.cmdline())
+    zygote.kill()
+    process.communicate(timeout=30)
+    assert process.returncode == 0
+    home.check_nothing_left()
+    assert home.statuses() == [
+        ("completed", ""),
+        ("crashed", "exit_code"),
+        ("completed", ""),
+        ("crashed", "signal"),
+        ("completed", ""),
+    ]
+
+
+def test_a_stop_of_the_whole_tree_is_no_stall(home: Home) -> None:
+    """After SIGSTOP and SIGCONT of everything for longer than every timeout, the run completes."""
+    home.config("delegation: {stall_seconds: 2, child_timeout_seconds: 4}\nsupervisor: {silence_seconds: 3}")
+    process = home.start(delegate_plan("[[sleep 1]] count these words"))
+    wait_until(lambda: len(home.provider.requests()) == 2, "request of the delegate")
+    stopped = home.processes()
+    for one in stopped:
+        one.suspend()
+    time.sleep(6)  # a stop is a length of time
+    for one in stopped:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            one.resume()
+    process.communicate(timeout=20)
+    assert process.returncode == 0
+    home.check_nothing_left()
