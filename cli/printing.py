@@ -1,13 +1,12 @@
-"""Writing to standard output: what its encoding cannot hold is replaced, and a reader that left is no error."""
+"""What the listing commands print: text as it is, JSON in a form that no encoding can harm."""
 
-import errno
 import json
-import os
 import sys
 from typing import Any
 
 import click
 
+from fanjoin.cli.streams import write_line
 from fanjoin.ipc.text import clean
 
 format_option = click.option(
@@ -17,32 +16,12 @@ format_option = click.option(
 
 
 def print_text(text: str) -> None:
-    """Write the text and a newline to standard output."""
-    _write(clean(text) + "\n", sys.stdout.encoding if sys.stdout else "utf-8")
+    """Write the text and a newline to standard output; a reader that left is no error."""
+    write_line(clean(text))
 
 
 def print_json(value: Any) -> None:
-    """Write a JSON value to standard output, readable for people; no encoding can harm it."""
-    encoding = sys.stdout.encoding if sys.stdout else "utf-8"
-    escaped = encoding.lower().replace("-", "") != "utf8"
-    _write(clean(json.dumps(value, indent=2, ensure_ascii=escaped)) + "\n", encoding)
-
-
-def _write(text: str, encoding: str) -> None:
-    if sys.stdout is None:
-        return
-    try:
-        sys.stdout.buffer.write(text.encode(encoding, "replace"))
-        sys.stdout.buffer.flush()
-    except OSError as error:
-        # Windows says EINVAL where others say EPIPE.
-        if error.errno not in (errno.EPIPE, errno.EINVAL):
-            raise
-        forget_stdout()
-
-
-def forget_stdout() -> None:
-    """Point standard output at the null device, so that the interpreter's last flush finds no broken pipe."""
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, sys.stdout.fileno())
-    os.close(null)
+    """Write a JSON value, readable for people; letters are escaped where standard output is not UTF-8."""
+    encoding = (sys.stdout.encoding if sys.stdout else "") or "utf-8"
+    plain = encoding.lower().replace("-", "") == "utf8"
+    print_text(json.dumps(value, indent=2, ensure_ascii=not plain))
