@@ -3,6 +3,7 @@
 Everything said here comes from the JSON that the agent was given: no count and no status is made up.
 """
 
+import contextlib
 import json
 import textwrap
 from typing import Any
@@ -34,7 +35,8 @@ class Joined(Struct, frozen=True):
     @property
     def index(self) -> int:
         """The task's position in its call, from 0."""
-        return int(self.entry.get("task_index") or 0)
+        index = self.entry.get("task_index")
+        return index if isinstance(index, int) else 0
 
     @property
     def summary(self) -> str:
@@ -45,8 +47,8 @@ class Joined(Struct, frozen=True):
     def fate(self) -> str:
         """The status, with its reason and signal or exit code where there is one: ``crashed (killed: SIGKILL)``."""
         status = str(self.entry.get("status", "unknown"))
-        reason = str((self.entry.get("error") or {}).get("reason", ""))
-        end = self.entry.get("exit") or {}
+        reason = str(_object(self.entry.get("error")).get("reason", ""))
+        end = _object(self.entry.get("exit"))
         how = end.get("signal") or (f"exit code {end['code']}" if end.get("code") is not None else "")
         why = ": ".join(part for part in (reason, how) if part)
         return f"{status} ({why})" if why else status
@@ -84,7 +86,7 @@ def _take(found: Answers, text: str, goals: list[str]) -> None:
         error = value["error"]
         found.others.append(f"A call was refused ({error.get('reason')}): {error.get('message')}")
     elif value.get("status") == "dispatched":
-        found.others.append(f"{count(int(value.get('count') or 0), 'delegate')} dispatched; no result is here yet.")
+        found.others.append(f"Delegates dispatched: {value.get('count')}; no result of them is here yet.")
     else:
         found.others.append(f"A tool answered: {textwrap.shorten(text, 300, placeholder='…')}")
 
@@ -99,7 +101,7 @@ def _goals_by_call(messages: list[Message]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for message in messages:
         for call in message.tool_calls or []:
-            function = call.get("function") or {}
+            function = _object(call.get("function"))
             if function.get("name") == DELEGATE_TOOL:
                 found[str(call.get("id"))] = _goals(_loads(str(function.get("arguments", ""))))
     return found
@@ -111,21 +113,24 @@ def _goals(arguments: Any) -> list[str]:
         return []
     tasks = arguments.get("tasks") or [arguments]
     tasks = _loads(tasks) if isinstance(tasks, str) else tasks
-    return [str(task.get("goal", "")) if isinstance(task, dict) else "" for task in tasks or []]
+    return [str(_object(task).get("goal", "")) for task in tasks] if isinstance(tasks, list) else []
 
 
 def _results_within(text: str) -> list[JsonObject]:
     """Return the entries of a JSON object with results that stands somewhere in a text."""
-    at = text.find("{")
+    decoder = json.JSONDecoder()
+    at = text.find("{") if '"results"' in text else -1
     while at >= 0:
-        try:
-            value, _ = json.JSONDecoder().raw_decode(text, at)
-        except (ValueError, RecursionError):
-            return []
-        if isinstance(value, dict) and isinstance(value.get("results"), list):
-            return [entry for entry in value["results"] if isinstance(entry, dict)]
+        with contextlib.suppress(ValueError, RecursionError):
+            value, _ = decoder.raw_decode(text, at)
+            if isinstance(value, dict) and isinstance(value.get("results"), list):
+                return [entry for entry in value["results"] if isinstance(entry, dict)]
         at = text.find("{", at + 1)
     return []
+
+
+def _object(value: Any) -> JsonObject:
+    return value if isinstance(value, dict) else {}
 
 
 def _loads(text: str) -> Any:
@@ -151,7 +156,7 @@ def tell(joined: list[Joined]) -> str:
 def _paragraph(number: int, item: Joined) -> str:
     said = item.summary
     if not said:
-        error = item.entry.get("error") or {}
+        error = _object(item.entry.get("error"))
         partial = str(item.entry.get("partial_text") or "")
         said = str(error.get("message", ""))
         said += f"\nIt had said so far: {partial}" if partial else ""

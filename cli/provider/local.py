@@ -13,7 +13,7 @@ import threading
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from fanjoin.cli.provider import adapter
 from fanjoin.cli.provider.joined import answers_in, headline, tell
@@ -113,12 +113,19 @@ class Model:
             given_up.set()
 
 
+class Answers(Protocol):
+    """What the writer needs of a model."""
+
+    def stream(self, body: JsonObject) -> AsyncGenerator[JsonObject]:
+        """Yield the chunks of the reply to a request."""
+
+
 class LocalWriter:
     """Writes with the model what is prose, and from the results what is fact."""
 
     live = True
 
-    def __init__(self, model: Model, max_tokens: int) -> None:
+    def __init__(self, model: Answers, max_tokens: int) -> None:
         self._model = model
         self._max_tokens = max_tokens
 
