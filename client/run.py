@@ -86,8 +86,8 @@ class Run:
             if not alive:
                 raise self._lost("The supervisor died")
             self._pass_on_interrupts(viewer)
-            self._expect_life(viewer)
-            viewer.wait(BEAT_SECONDS)
+            if not viewer.wait(BEAT_SECONDS):
+                self._expect_life(viewer)
             wake.clear()
 
     def _hear(self, message: ToViewer) -> None:
@@ -105,7 +105,7 @@ class Run:
             viewer.send(cancel)
 
     def _expect_life(self, viewer: Viewer) -> None:
-        """Ask for a sign of life each beat. Beats of ours are counted, not seconds: we may have been stopped too."""
+        """Ask for a sign of life after each silent beat. Beats of ours are counted, not seconds: we may have been stopped too."""
         self._silent_beats += 1
         if self._silent_beats * BEAT_SECONDS > self._settings.silence_seconds:
             self._core.kill()

@@ -31,9 +31,9 @@ class Viewer:
         """Let ``wait`` return when this descriptor is readable, too."""
         self._poller.register(descriptor, zmq.POLLIN)
 
-    def wait(self, seconds: float) -> None:
-        """Wait until something can be read, at most so long."""
-        self._poller.poll(int(seconds * 1000))
+    def wait(self, seconds: float) -> bool:
+        """Wait until something can be read, at most so long, and say whether there is something."""
+        return bool(self._poller.poll(int(seconds * 1000)))
 
     def send(self, message: msgspec.Struct) -> None:
         """Send a message; a full queue means that the supervisor does not read, which its silence will show."""
