@@ -89,16 +89,25 @@ def read_frame(stream: BinaryIO, kind: type[Frame], limit: int = CORE_LIMIT) -> 
     Raises:
         BadFrameError: the stream ended in the middle, or the frame is not of this kind or too large.
     """
-    head = stream.read(_LENGTH.size)
+    head = _read_exactly(stream, _LENGTH.size)
     if not head:
         return None
     length = _LENGTH.unpack(head)[0] if len(head) == _LENGTH.size else limit + 1
     if length > limit:
         raise BadFrameError("the first frame on standard input is cut or too large")
-    body = stream.read(length)
+    body = _read_exactly(stream, length)
     if len(body) != length:
         raise BadFrameError("the first frame on standard input is cut")
     try:
         return msgspec.msgpack.decode(body, type=kind)
     except (msgspec.ValidationError, msgspec.DecodeError) as error:
         raise BadFrameError(f"the first frame on standard input is not a bootstrap: {error}") from error
+
+
+def _read_exactly(stream: BinaryIO, size: int) -> bytes:
+    """Return ``size`` bytes, fewer only at the end: one read of an unbuffered pipe gives what it holds just now."""
+    parts: list[bytes] = []
+    while size > 0 and (part := stream.read(size)):
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
