@@ -116,7 +116,6 @@ def _event_object(message: Told) -> JsonObject:
             "type": "turn.accepted",
             "session_id": message.session_id,
             "admission_id": message.admission_id,
-            "sequence": message.sequence,
         }
     return {
         "type": message.name,

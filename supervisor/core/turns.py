@@ -122,13 +122,21 @@ def _begin(state: State, turn: Turn) -> None:
         [
             AdmissionStarted(admission_id=turn.admission_id, at=state.wall),
             MessagesAdded(session_id=turn.session_id, admission_id=turn.admission_id, messages=[user], at=state.wall),
-        ]
+        ],
+        _started(state, turn),
     )
     deadline = turn.submit.settings.deadline_seconds
     if deadline:
         state.timers.set(turn.admission_id, "deadline", state.now + deadline)
     attempts.start(state, turn.root)
-    state.announce(turn, "turn.started")
+
+
+def _started(state: State, turn: Turn) -> Callable[[str | None, dict[str, int]], None]:
+    def committed(error: str | None, _: dict[str, int]) -> None:
+        if error is None:
+            state.announce(turn, "turn.started")
+
+    return committed
 
 
 def release(state: State, turn: Turn) -> None:

@@ -7,12 +7,19 @@ import pytest
 from run_support import Home, Provider
 
 
-@pytest.fixture
-def provider(tmp_path: Path) -> Iterator[Provider]:
-    """Return a synthetic provider of the test's own."""
-    provider = Provider(tmp_path / "provider.jsonl")
+@pytest.fixture(scope="session")
+def lasting_provider(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Provider]:
+    """Return the synthetic provider that all tests ask."""
+    provider = Provider(tmp_path_factory.mktemp("provider") / "requests.jsonl")
     yield provider
     provider.close()
+
+
+@pytest.fixture
+def provider(lasting_provider: Provider) -> Provider:
+    """Return a synthetic provider that has seen no request of this test yet."""
+    lasting_provider.forget()
+    return lasting_provider
 
 
 @pytest.fixture

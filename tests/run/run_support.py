@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 
 import psutil
 
+from fanjoin.ipc.paths import instance_folder, socket_folder
+
 CHILDREN = Path(__file__).parents[1] / "children"
 MISBEHAVE = f"{CHILDREN / 'misbehave.py'}:run"
 DEADLINE = 30.0
@@ -45,6 +47,7 @@ class Provider:
 
     def __init__(self, log: Path, *flags: str, env: dict[str, str] | None = None) -> None:
         self._log = log
+        self._forgotten = 0
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-m", "fanjoin.cli.provider", "--lifeline", "--log", str(log), *flags],
             stdin=subprocess.PIPE,
@@ -56,9 +59,14 @@ class Provider:
 
     def requests(self) -> list[dict[str, Any]]:
         """Return what the provider noted of each request, in the order of arrival."""
-        if not self._log.exists():
-            return []
-        return [json.loads(line) for line in self._log.read_text(encoding="utf-8").splitlines()]
+        return [json.loads(line) for line in self._lines()[self._forgotten :]]
+
+    def forget(self) -> None:
+        """Leave the requests so far out of ``requests``."""
+        self._forgotten = len(self._lines())
+
+    def _lines(self) -> list[str]:
+        return self._log.read_text(encoding="utf-8").splitlines() if self._log.exists() else []
 
     def close(self) -> None:
         """End it by its lifeline."""
@@ -119,6 +127,20 @@ class Home:
         assert value["exit_code"] == done.returncode, done.stderr
         return value
 
+    def run(
+        self, command: list[str], *, text_in: str | None = None, env: dict[str, str] | None = None, **popen: Any
+    ) -> "subprocess.CompletedProcess[bytes]":
+        """Run any command line in this home to its end and check that nothing of it is left.
+
+        ``text_in`` goes to its standard input.
+        """
+        source = subprocess.DEVNULL if text_in is None else subprocess.PIPE
+        streams = {"stdin": source, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with subprocess.Popen(command, env={**self.env, **(env or {})}, **{**streams, **popen}) as process:
+            out, err = process.communicate(None if text_in is None else text_in.encode(), timeout=60)
+        self.check_nothing_left()
+        return subprocess.CompletedProcess(command, process.returncode, out, err)
+
     def other(self, *arguments: str) -> "subprocess.CompletedProcess[bytes]":
         """Run another command of the program to its end."""
         return subprocess.run(self.command(*arguments), env=self.env, capture_output=True, timeout=60, check=False)
@@ -155,6 +177,8 @@ class Home:
         assert not list((self.path / "run").glob("*")), "a run left its folder behind"
         if (self.path / "state.db").exists():
             self.check_records()
+            for (instance_id,) in self.rows("SELECT instance_id FROM owners"):
+                assert not socket_folder(instance_folder(self.path, instance_id)).exists(), "sockets were left behind"
 
     def check_records(self) -> None:
         """Check that no turn is open, every delegate has its one receipt, and every attempt is closed.
