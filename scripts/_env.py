@@ -31,7 +31,7 @@ _OLDEST = (3, 11)
 _WINDOWS = os.name == "nt"
 _VENV = Path(os.environ.get("FANJOIN_VENV") or ROOT / ".venv").absolute()
 _PYTHON = _VENV / ("Scripts/python.exe" if _WINDOWS else "bin/python")
-_PATH_VARIABLES = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+_PATH_VARIABLES = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PIP_TARGET", "PIP_PREFIX")
 _NO_VENV = """\
 This Python ({python}) cannot make virtual environments: its venv or ensurepip module is missing.
 Nothing was changed. On Debian and Ubuntu install it with one of these, then run this again:
@@ -88,8 +88,9 @@ def requirements(table: str, name: str) -> list[str]:
 
 
 def _environ() -> dict[str, str]:
-    """Return the environment without what points Python at other code than the environment's."""
-    return {name: value for name, value in os.environ.items() if name not in _PATH_VARIABLES}
+    """Return the environment without what makes Python or pip use other folders than the environment's."""
+    kept = {name: value for name, value in os.environ.items() if name not in _PATH_VARIABLES}
+    return {**kept, "PIP_USER": "0"}
 
 
 def _prepare() -> None:
@@ -112,8 +113,9 @@ def _prepare() -> None:
 
 
 def _works() -> bool:
-    """Say whether the environment has a Python that starts and is new enough."""
-    check = f"import sys; sys.exit(sys.version_info < {_OLDEST})"
+    """Say whether the environment has a Python that starts, is new enough, and can be installed into."""
+    installer = "True" if shutil.which("uv") else "importlib.util.find_spec('pip')"
+    check = f"import importlib.util, sys; sys.exit(not (sys.version_info >= {_OLDEST} and {installer}))"
     return _PYTHON.exists() and run([str(_PYTHON), "-I", "-c", check], stderr=subprocess.DEVNULL) == 0
 
 

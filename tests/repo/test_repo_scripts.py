@@ -50,6 +50,16 @@ def test_a_python_without_venv_is_told_what_to_install(tmp_path: Path, module: s
     assert not (tmp_path / "venv").exists()
 
 
+def test_an_environment_that_nothing_can_install_into_is_made_anew(tmp_path: Path) -> None:
+    """An environment without pip serves only while uv is there."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True, timeout=60)
+    ask = "import _env\nsys.exit(_env._works())"
+    assert run_environment(ask, tmp_path / "venv").returncode == 0
+    uv = tmp_path / ("uv.exe" if sys.platform == "win32" else "uv")
+    uv.touch(mode=0o755)
+    assert run_environment(ask, tmp_path / "venv").returncode == 1
+
+
 @pytest.fixture
 def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Give the scripts' shared module with an environment folder of its own."""
