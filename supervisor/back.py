@@ -73,7 +73,7 @@ class BackDoor:
             message = self._codec.decode(parts[-1] if len(parts) == 2 else b"")  # noqa: PLR2004 - routing id, frame
             self._check(peer, attempt_id, message)
         except BadFrameError as error:
-            peer.bad_frames += 1
+            peer.bad_frames += peer.greeted  # before the hello it may be anybody who took this name
             if peer.bad_frames == FORGIVEN_FRAMES:
                 self._misbehaved(attempt_id, f"{FORGIVEN_FRAMES} frames broke the protocol; the last one: {error}")
             return

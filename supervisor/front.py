@@ -12,6 +12,7 @@ from fanjoin.ipc.messages import Attach, Event, FromViewer, ToViewer
 
 MAX_WAITING = 10_000
 """Messages kept for a viewer that does not read; beyond it events are dropped, answers never."""
+_BATCH = 500
 
 
 class _Viewer(Struct):
@@ -35,8 +36,8 @@ class FrontDoor:
         self._names: dict[bytes, str] = {}
 
     def drain(self) -> None:
-        """Read everything that has arrived."""
-        while True:
+        """Read what has arrived, at most a batch, so that a flood cannot keep the loop from its other work."""
+        for _ in range(_BATCH):
             try:
                 parts = self._router.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:

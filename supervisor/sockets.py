@@ -19,6 +19,8 @@ from fanjoin.supervisor.loop import Loop
 
 MAX_FRAME = 8 << 20
 """Bytes. ZeroMQ drops the connection of a peer that sends more; the codec refuses far less."""
+MAX_UNREAD = 100
+"""Frames of one peer that wait here for us; what it sends beyond them waits in its own memory."""
 _ZAP = "inproc://zeromq.zap.01"
 
 
@@ -42,6 +44,7 @@ class Sockets:
         router = self._context.socket(zmq.ROUTER)
         router.setsockopt(zmq.ROUTER_MANDATORY, 1)
         router.setsockopt(zmq.MAXMSGSIZE, MAX_FRAME)
+        router.setsockopt(zmq.RCVHWM, MAX_UNREAD)
         router.setsockopt(zmq.LINGER, 2000)
         return router
 

@@ -45,7 +45,8 @@ def _intended(state: State, attempt: Attempt) -> Callable[[str | None, dict[str,
     def committed(error: str | None, _: dict[str, int]) -> None:
         if error is not None:
             attempt.work.turn.unrecorded = error
-            launch_failed(state, attempt, f"state.db could not record the start: {error}")
+            _close(state, attempt)
+            _launch_failed(state, attempt, f"state.db could not record the start: {error}")
         elif attempt.intent is not None:
             _died_unlaunched(state, attempt)
         else:
@@ -74,16 +75,21 @@ def _launch(state: State, attempt: Attempt) -> None:
 def launched(state: State, attempt: Attempt, pid: int, process_start: str) -> None:
     """Note a process's pid."""
     attempt.pid = pid
-    state.persist([AttemptStarted(attempt_id=attempt.attempt_id, pid=pid, process_start=process_start, at=state.wall)])
+    started = AttemptStarted(attempt_id=attempt.attempt_id, pid=pid, process_start=process_start, at=state.wall)
+    state.keep(attempt.work.turn, [started])
 
 
 def launch_failed(state: State, attempt: Attempt, message: str) -> None:
     """End an attempt that never became a process; too many of these fail all that waits."""
+    _end(state, attempt, "not started")
+    _launch_failed(state, attempt, message)
+
+
+def _launch_failed(state: State, attempt: Attempt, message: str) -> None:
     failures = state.launch_failures
     failures.append(state.now)
     while failures and failures[0] < state.now - RESTART_PERIOD:
         failures.popleft()
-    _close(state, attempt)
     _decide(state, attempt, Outcome(status="failed", reason="spawn_failed", message=message))
     if len(failures) >= RESTART_INTENSITY:
         for waiting in list(attempt.work.turn.waiting):
@@ -93,7 +99,7 @@ def launch_failed(state: State, attempt: Attempt, message: str) -> None:
 
 def hello(state: State, attempt: Attempt) -> None:
     """Greet a process with its work, or end it when it is not wanted any more."""
-    if attempt.phase not in {"spawning", "running"}:
+    if attempt.phase != "spawning":
         return
     state.timers.clear(attempt.attempt_id, "hello")
     attempt.phase = "running"
@@ -255,26 +261,29 @@ def _decide(state: State, attempt: Attempt, outcome: Outcome) -> None:
 
 
 def _died_unlaunched(state: State, attempt: Attempt) -> None:
-    _close(state, attempt)
+    _end(state, attempt, "not started")
     if attempt.intent is not None:
         finish(state, attempt.work, from_intent(attempt.work, attempt.intent))
 
 
 def gone(state: State, attempt: Attempt) -> None:
     """Close an attempt whose tree is empty: its slot is free."""
-    if attempt.phase == "closed":
-        return
+    if attempt.phase != "closed":
+        _end(state, attempt, describe(attempt.end or Exit()))
+
+
+def _end(state: State, attempt: Attempt, cause: str) -> None:
     _close(state, attempt)
     end = attempt.end or Exit()
     ended = AttemptEnded(
         attempt_id=attempt.attempt_id,
         exit_code=end.code,
         exit_signal=end.signal,
-        cause=describe(end),
+        cause=cause,
         stderr_tail=attempt.log_tail,
         at=state.wall,
     )
-    state.persist([ended])
+    state.keep(attempt.work.turn, [ended])
 
 
 def _close(state: State, attempt: Attempt) -> None:

@@ -32,12 +32,13 @@ from fanjoin.supervisor.core.events import (
     TurnCancelled,
     ViewersLost,
 )
-from fanjoin.supervisor.core.model import PARTIAL_CHARS, Attempt, Intent, Turn
+from fanjoin.supervisor.core.model import PARTIAL_CHARS, TRACE_ENTRIES, Attempt, Intent, Turn
 from fanjoin.supervisor.core.scheduling import pump
 from fanjoin.supervisor.core.state import State
 from fanjoin.supervisor.records import MessagesAdded
 
 _HURRY_SECONDS = 1.0
+_TOOL_CHARS = 200
 
 
 class Core:
@@ -144,14 +145,15 @@ class Core:
         attempts.watch_stall(self.state, attempt)
         work.steps = message.step
         work.usage = message.usage or work.usage
-        work.trace = [*work.trace, *message.trace]
+        work.trace = [*work.trace, *message.trace][-TRACE_ENTRIES:]
         work.partial = (work.partial + message.delta)[-PARTIAL_CHARS:]
         if message.messages and not work.depth:
             self._keep_messages(work.turn, message)
         if message.delta and not work.depth:
             self.state.announce(work.turn, "message.delta", text=message.delta)
         if message.tool_started:
-            self.state.announce(work.turn, "tool.started", owner_id=work.work_id, tool=message.tool_started)
+            tool = message.tool_started[:_TOOL_CHARS]
+            self.state.announce(work.turn, "tool.started", owner_id=work.work_id, tool=tool)
 
     def _keep_messages(self, turn: Turn, message: Progress) -> None:
         added = MessagesAdded(
@@ -160,7 +162,7 @@ class Core:
             messages=message.messages,
             at=self.state.wall,
         )
-        self.state.persist([added])
+        self.state.keep(turn, [added])
 
     def _cancel_turns(self, event: TurnCancelled) -> None:
         intent = Intent(status="cancelled", reason=event.reason, message="The run was cancelled.")

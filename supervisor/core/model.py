@@ -15,6 +15,8 @@ exiting; ``dead``: its process ended, something below it may live; ``closed``: n
 
 PARTIAL_CHARS = 24_000
 """How much of an unfinished answer is kept in memory for the receipt."""
+TRACE_ENTRIES = 1_000
+"""How many tool calls of an unfinished delegate are kept in memory for the receipt, the last ones."""
 
 
 class Intent(Struct, frozen=True, kw_only=True):

@@ -75,6 +75,14 @@ class State:
         if then is not None:
             self._committed.append(then)
 
+    def keep(self, turn: Turn, records: list[Record]) -> None:
+        """Write records that nothing waits for; when they could not be kept, the end of their turn says so."""
+
+        def committed(error: str | None, _: dict[str, int]) -> None:
+            turn.unrecorded = turn.unrecorded or error or ""
+
+        self.persist(records, committed)
+
     def recorded(self, ticket: int, error: str | None, sequences: dict[str, int]) -> None:
         """Go on with what waited for a commit."""
         for then in self._pending.pop(ticket, []):

@@ -86,6 +86,7 @@ class ZygoteLauncher:
             self._report.failed(order.attempt_id, f"The process could not be started: {error}.")
 
     def _launch(self, order: Order) -> None:
+        self._read()  # a zygote that died just now is noticed here
         if self._zygote is None:
             self._adopt(self._execute_zygote())
         assert self._zygote is not None  # noqa: S101 - _adopt() just set it
@@ -152,7 +153,8 @@ class ZygoteLauncher:
         child = self._children.get(attempt_id)
         if child is not None:
             child.pid = pid
-            child.pidfd = os.pidfd_open(pid)
+            with contextlib.suppress(OSError):  # the zygote tells of its end as well
+                child.pidfd = os.pidfd_open(pid)
             self._report.launched(attempt_id, pid)
 
     def _ended(self, attempt_id: str, code: int | None, number: int | None) -> None:
@@ -177,6 +179,8 @@ class ZygoteLauncher:
             elif not child.pid:
                 self.release(child.attempt_id)
                 self._report.failed(child.attempt_id, "The process that forks agents died.")
+            elif not child.ended:
+                self._ended(child.attempt_id, None, None)
 
     def _reap(self, child: _Child) -> None:
         self._loop.unwatch(child.pidfd)
