@@ -88,7 +88,8 @@ def _transport(*, tls: bool, proxy: str | None) -> httpx.HTTPTransport:
     the zygote made is shared by all its agents until one of them opens a connection.
     """
     context = tls_context() if tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    return httpx.HTTPTransport(verify=context, proxy=httpx.Proxy(proxy, ssl_context=context) if proxy else None)
+    proxy_context = context if proxy and proxy.startswith("https:") else None
+    return httpx.HTTPTransport(verify=context, proxy=httpx.Proxy(proxy, ssl_context=proxy_context) if proxy else None)
 
 
 def proxy_for(scheme: str, host: str) -> str | None:
@@ -163,16 +164,22 @@ class Http:
     def _failure(self, error: httpx.HTTPError) -> ProviderError:
         """Return what an error of httpx means for a model call."""
         url, limits = self._base_url, self._limits
+        reason, retryable = "network", True
         match error:
             case httpx.ConnectTimeout():
-                return ProviderError("network", f"No connection to {url} within {limits.connect:g} s.")
+                text = f"No connection to {url} within {limits.connect:g} s."
             case httpx.TimeoutException():
-                return ProviderError("network", f"{url} was silent for too long; the call was cut off.")
+                text = f"{url} was silent for too long; the call was cut off."
+            case httpx.ConnectError() if "CERTIFICATE_VERIFY" in str(error):
+                retryable = False
+                text = f"The certificate of {url} is not trusted: {error}. SSL_CERT_FILE names other certificates."
             case httpx.ConnectError() | httpx.ProxyError():
-                return ProviderError("network", f"No connection to {url}: {error}. Is the server running there?")
+                text = f"No connection to {url}: {error}. Is the server running there?"
             case httpx.LocalProtocolError():
-                return ProviderError("auth", "The API key holds characters that an HTTP header cannot carry.")
+                reason, retryable = "auth", False
+                text = "The API key holds characters that an HTTP header cannot carry."
             case httpx.DecodingError():
-                return ProviderError("invalid_response", f"{url} sent a body that cannot be decoded: {error}.")
+                reason, text = "invalid_response", f"{url} sent a body that cannot be decoded: {error}."
             case _:
-                return ProviderError("network", f"The connection to {url} broke: {error}.")
+                text = f"The connection to {url} broke: {error}."
+        return ProviderError(reason, text, retryable=retryable)

@@ -23,7 +23,7 @@ import zmq
 
 from fanjoin.agent_proc.account import Account
 from fanjoin.ipc.bootstrap import AgentBootstrap
-from fanjoin.ipc.codec import agent_side
+from fanjoin.ipc.codec import Spooled, agent_side
 from fanjoin.ipc.endpoints import Endpoints
 from fanjoin.ipc.ids import new_id
 from fanjoin.ipc.messages import (
@@ -73,12 +73,14 @@ class Link:
         self._endpoints = bootstrap.endpoints
         self._account = account
         self._codec = agent_side(Path(bootstrap.endpoints.spool) if bootstrap.endpoints.spool else None)
-        self._outbox: deque[tuple[bytes, bool]] = deque()
+        self._outbox: deque[tuple[bytes, Result | None]] = deque()
         self._inbox: queue.SimpleQueue[AgentTask | Joined] = queue.SimpleQueue()
         self._wake, self._woken = socket.socketpair()
         self._wake.setblocking(False)
         self._woken.setblocking(False)
-        self._result = b""
+        self._result: Result | None = None
+        self._result_frame = b""
+        self._result_file: Path | None = None
         self._resend_at = 0.0
 
     def start(self) -> None:
@@ -94,7 +96,7 @@ class Link:
 
     def send(self, kind: type[msgspec.Struct], **fields: object) -> None:
         """Send one message of this kind."""
-        self._post(self._frame(kind, **fields), is_result=False)
+        self._post(self._frame(kind, **fields))
 
     def join(self, calls: list[CallRequest]) -> dict[str, str]:
         """Hand calls to the supervisor and wait until all are answered; returns the answer to each call's id."""
@@ -107,15 +109,16 @@ class Link:
 
     def finish(self, outcome: Outcome) -> NoReturn:
         """Send the result; the process ends as soon as it is acknowledged."""
-        self._post(self._frame(Result, outcome=outcome), is_result=True)
+        result = Result(outcome=outcome, **self._who)
+        self._post(self._codec.encode(result), result)
         while True:
             threading.Event().wait()
 
     def _frame(self, kind: type[msgspec.Struct], **fields: object) -> bytes:
         return self._codec.encode(kind(**self._who, **fields))
 
-    def _post(self, frame: bytes, *, is_result: bool) -> None:
-        self._outbox.append((frame, is_result))
+    def _post(self, frame: bytes, result: Result | None = None) -> None:
+        self._outbox.append((frame, result))
         with contextlib.suppress(BlockingIOError):  # then it has been woken often enough
             self._wake.send(b"\0")
 
@@ -156,15 +159,31 @@ class Link:
 
     def _send_outbox(self, dealer: zmq.Socket[bytes]) -> None:
         while self._outbox and not self._result:
-            frame, is_result = self._outbox.popleft()
-            if is_result:
-                self._result = frame
+            frame, result = self._outbox.popleft()
+            if result:
+                self._end_with(result, frame)
             else:
                 dealer.send(frame)
 
+    def _end_with(self, result: Result, frame: bytes) -> None:
+        self._result, self._result_frame = result, frame
+
     def _send_result(self, dealer: zmq.Socket[bytes]) -> None:
-        dealer.send(self._result)
+        """Send the result, or repeat it. The file of a large one is removed by its reader, and then made anew."""
         self._resend_at = time.monotonic() + RESEND_SECONDS
+        if self._result_file and self._result_file.exists():
+            return  # it is on its way
+        if self._result_file and self._result:
+            self._result_frame = self._codec.encode(self._result)
+        self._result_file = self._spooled(self._result_frame)
+        dealer.send(self._result_frame)
+
+    def _spooled(self, frame: bytes) -> Path | None:
+        """Return the file that a frame stands for, if it does."""
+        try:
+            return Path(self._endpoints.spool) / msgspec.msgpack.decode(frame, type=Spooled).name
+        except msgspec.ValidationError:
+            return None
 
     def _receive(self, dealer: zmq.Socket[bytes]) -> bool:
         """Take what has arrived; True when the result is acknowledged."""
@@ -196,7 +215,8 @@ class Link:
         if interrupted:
             dealer.send(self._frame(Progress, step=account.steps, messages=interrupted))
         text = f"ended on request ({cancel.reason}) before it had an answer"
-        self._result = self._frame(Result, outcome=account.ended("cancelled", cancel.reason, text))
+        result = Result(outcome=account.ended("cancelled", cancel.reason, text), **self._who)
+        self._end_with(result, self._codec.encode(result))
 
 
 def _connect(dealer: zmq.Socket[bytes], endpoints: Endpoints, identity: str) -> None:

@@ -18,7 +18,7 @@ from fanjoin.ipc.bootstrap import AgentBootstrap
 from fanjoin.ipc.messages import AgentTask, Outcome, Started
 from fanjoin.ipc.settings import Endpoint, ModelLimits
 
-__all__ = ["preload", "run", "tls_context"]
+__all__ = ["preload", "preload_tls", "run", "tls_context"]
 
 
 def preload() -> None:
@@ -30,6 +30,12 @@ def preload() -> None:
 
     with contextlib.suppress(OSError, ProviderError):  # without a loopback network, agents load the rest themselves
         rehearse()
+
+
+def preload_tls() -> None:
+    """Preload for a run that has a model behind https: its agents share one set of parsed certificates."""
+    preload()
+    tls_context()
 
 
 def run(bootstrap: AgentBootstrap, lifeline: int) -> None:
@@ -44,8 +50,9 @@ def run(bootstrap: AgentBootstrap, lifeline: int) -> None:
         account = Account()
         link = Link(bootstrap, account)
         link.start()
-        task = link.welcome()
-        link.finish(_work(bootstrap.endpoint, task, link, account))
+        with contextlib.suppress(MemoryError):
+            link.finish(_work(bootstrap.endpoint, link.welcome(), link, account))
+        link.finish(account.out_of_memory())  # what took the memory went with the error
     except BaseException:  # noqa: BLE001 - this process must not return into its launcher
         traceback.print_exc()
         exit_now(1)
@@ -55,12 +62,10 @@ def _work(endpoint: Endpoint, task: AgentTask, link: Link, account: Account) -> 
     """Do the task and return how it ended."""
     account.partial_limit = task.limits.max_summary_chars
     transcript = Transcript(task.transcript_path, endpoint.api_key)
-    try:
-        outcome = shortened(_converse(endpoint, task, link, account, transcript), task)
-        transcript.add("end", status=outcome.status, reason=outcome.reason, message=outcome.message)
-    except MemoryError:
-        outcome = None
-    return outcome or account.out_of_memory()
+    outcome = shortened(_converse(endpoint, task, link, account, transcript), task)
+    transcript.add("end", status=outcome.status, reason=outcome.reason, message=outcome.message)
+    transcript.close()
+    return outcome
 
 
 def _converse(endpoint: Endpoint, task: AgentTask, link: Link, account: Account, transcript: Transcript) -> Outcome:

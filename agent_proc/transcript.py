@@ -39,6 +39,12 @@ class Transcript:
             self._file = None
             _complain(error)
 
+    def close(self) -> None:
+        """Write nothing more."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
     def add_messages(self, messages: list[JsonObject]) -> None:
         """Write entries of the conversation; of images only that they were there."""
         for message in messages:

@@ -69,6 +69,7 @@ class _Reading:
         self._on_delta = on_delta
         self._reply = ReplyBuilder()
         self._thinking = ThinkingFilter()
+        self._events = 0
         self._done = False
         self._has_usage = False
 
@@ -110,10 +111,13 @@ class _Reading:
                 return
         for data in events.close():
             self._event(data)
+        if not self._events:
+            raise ProviderError("invalid_response", "The provider's reply is neither JSON nor a stream of events.")
         if not self._done and not self._reply.finish_reason:
             raise ProviderError("network", "The provider's stream ended in the middle of the answer.")
 
     def _event(self, data: bytes) -> None:
+        self._events += 1
         if self._done or not data.strip():
             return
         if data.strip() == b"[DONE]":

@@ -7,6 +7,8 @@ from msgspec import Struct, field
 from fanjoin.agent_proc import jsontext
 from fanjoin.ipc.messages import JsonObject, Usage
 
+_LARGEST_COUNT = 1 << 53
+
 
 class ToolCall(Struct, kw_only=True):
     """A tool that the model wants to be run. ``arguments`` is its text, JSON or not."""
@@ -111,7 +113,7 @@ def read_usage(value: object) -> Usage | None:
 
 
 def _count(value: object) -> int:
-    return int(value) if isinstance(value, int | float) and value > 0 else 0
+    return int(value) if isinstance(value, int | float) and 0 < value < _LARGEST_COUNT else 0
 
 
 def _text(value: Any) -> str:

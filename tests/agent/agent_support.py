@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import socketserver
+import ssl
 import subprocess
 import sys
 import threading
@@ -83,19 +84,25 @@ class ModelServer(socketserver.ThreadingMixIn, HTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, *script: Answer) -> None:
+    def __init__(self, *script: Answer, certificate: Path | None = None) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
+        self.scheme = "http"
+        if certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            self.socket = context.wrap_socket(self.socket, server_side=True)
+            self.scheme = "https"
         self.script = list(script)
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
-        self.times: list[float] = []
+        self.paths: list[str] = []
         self.arrived = threading.Semaphore(0)
         self.released = threading.Event()
 
     @property
     def url(self) -> str:
         """The base URL."""
-        return f"http://127.0.0.1:{self.server_address[1]}/v1"
+        return f"{self.scheme}://127.0.0.1:{self.server_address[1]}/v1"
 
     @property
     def endpoint(self) -> Endpoint:
@@ -104,9 +111,9 @@ class ModelServer(socketserver.ThreadingMixIn, HTTPServer):
 
     def take(self, headers: dict[str, str], path: str, body: dict[str, Any]) -> Answer:
         """Record a request and return how to answer it."""
-        assert path == "/v1/chat/completions"
+        assert path.endswith("/v1/chat/completions")
+        self.paths.append(path)
         self.headers.append(headers)
-        self.times.append(time.monotonic())
         self.bodies.append(body)
         self.arrived.release()
         return self.script.pop(0) if len(self.script) > 1 else self.script[0]
@@ -224,7 +231,7 @@ class Supervisor:
         keys = {"server_key": server_key, "client_public": public, "client_secret": secret}
         return Endpoints(back=address, spool=spool, **{name: key.decode() for name, key in keys.items()})
 
-    def start(self, endpoint: Endpoint, *, memory_limit_mb: int = 0, **environ: str) -> None:
+    def start(self, endpoint: Endpoint, *, memory_limit_mb: int = 0, code: str = _ENTRY, **environ: str) -> None:
         """Start an agent process as a fresh interpreter."""
         bootstrap = AgentBootstrap(
             run_id="i_run",
@@ -239,7 +246,7 @@ class Supervisor:
         kept = {name: os.environ[name] for name in ("PATH", "SYSTEMROOT", "TEMP", "TMP") if name in os.environ}
         with (self.folder / "out").open("wb") as out, (self.folder / "err").open("wb") as err:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _ENTRY],
+                [sys.executable, "-P", "-c", code],
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=err,

@@ -10,6 +10,7 @@ import pytest
 from agent_support import (
     DONE,
     KEY,
+    ModelServer,
     Supervisor,
     asks,
     drops,
@@ -26,6 +27,7 @@ from agent_support import (
 from fanjoin.ipc.messages import CallAnswer, Cancel, Delegate, Hello, Joined, Progress, Reject, Result, Started, Welcome
 from fanjoin.ipc.settings import DelegationLimits, Endpoint
 
+CERTIFICATE = Path(__file__).parent / "loopback.pem"  # of a server on 127.0.0.1, with its key
 ROOT = {"toolsets": ("delegation",)}
 
 
@@ -151,6 +153,18 @@ def test_a_result_is_repeated_until_it_is_acknowledged(supervisor: Supervisor) -
         assert supervisor.finish() == first.outcome
 
 
+def test_a_large_result_is_repeated_with_a_file_of_its_own(supervisor: Supervisor) -> None:
+    """A repeated result that travels as a file can be read each time, and only one file lies there at a time."""
+    with serving(says("x" * 2_000_000)) as server:
+        supervisor.start(server.endpoint)
+        supervisor.welcome(task())
+        assert supervisor.router.poll(10_000)
+        first = supervisor.receive(Result)
+        assert supervisor.receive(Result) == first
+        assert supervisor.finish() == first.outcome
+    assert list(supervisor.spool.iterdir()) == []
+
+
 def test_the_end_of_the_lifeline_ends_the_process(supervisor: Supervisor) -> None:
     """An agent that hangs in a model call is gone at once when its supervisor is."""
     with serving(hangs()) as server:
@@ -213,6 +227,26 @@ def test_loopback_is_never_reached_through_a_proxy(supervisor: Supervisor) -> No
     with serving(says("direct")) as server:
         outcome = supervisor.run(server.endpoint, task(), HTTP_PROXY=dead, http_proxy=dead, ALL_PROXY=dead)
     assert outcome.text == "direct"
+
+
+def test_other_hosts_are_reached_through_the_proxy(supervisor: Supervisor) -> None:
+    """A proxy of the environment gets the requests for hosts that are not loopback."""
+    with serving(says("by proxy")) as proxy:
+        address = proxy.url.removesuffix("/v1")
+        endpoint = Endpoint(base_url="http://model.invalid/v1", model="m")
+        assert supervisor.run(endpoint, task(), HTTP_PROXY=address).text == "by proxy"
+    assert proxy.paths == ["http://model.invalid/v1/chat/completions"]
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_over_tls(supervisor: Supervisor, trusted: bool) -> None:
+    """A server with a certificate that the environment trusts is spoken to; any other one is not."""
+    with ModelServer(says("safe"), certificate=CERTIFICATE) as server:
+        trust = {"SSL_CERT_FILE": str(CERTIFICATE)} if trusted else {}
+        outcome = supervisor.run(server.endpoint, task(), **trust)
+    assert outcome.text == ("safe" if trusted else None)
+    assert outcome.reason == ("" if trusted else "network")
+    assert ("certificate" in outcome.message) is not trusted
 
 
 def test_the_key_is_nowhere_to_be_read(supervisor: Supervisor) -> None:
