@@ -11,6 +11,7 @@ class ThinkingFilter:
         self._passing = False
         self._held = ""
         self._inside = False
+        self._left = False
 
     def feed(self, text: str) -> str:
         """Return what of the text, together with what was held back, belongs to the answer."""
@@ -23,7 +24,9 @@ class ThinkingFilter:
         """Return what is held back and turned out to be the answer; a block that never ends is none."""
         self._passing = True
         held, self._held = self._held, ""
-        return "" if self._inside else held
+        if self._inside:
+            return ""
+        return held.lstrip() if self._left else held
 
     def _begin(self) -> str:
         start = self._held.lstrip()
@@ -38,5 +41,5 @@ class ThinkingFilter:
         if not found:
             self._held = before[-len(_CLOSE) :]  # enough to see an end tag that is split
             return ""
-        self._inside, self._held = False, after.lstrip()
+        self._inside, self._left, self._held = False, True, after
         return self._begin()

@@ -87,10 +87,10 @@ def test_odd_counts_are_no_crash(value: dict[str, Any]) -> None:
     assert spent.output_tokens >= 0
 
 
-@given(text=st.text(st.sampled_from("<>/think ab\n")), cuts=st.lists(st.integers(0, 60)), block=st.booleans())
+@given(text=st.text(st.sampled_from("</tab \n")), cuts=st.lists(st.integers(0, 60)), block=st.booleans())
 def test_thinking_is_kept_apart_at_any_split(text: str, cuts: list[int], block: bool) -> None:
     """A block at the beginning never reaches the answer, whatever the split; without one every character does."""
-    whole = f" <think>{text.replace('</think>', '')}</think>\n\nanswer" if block else f"an{text}"
+    whole = f" <think>{text}</think>\n\nanswer" if block else f"an{text}"
     edges = [0, *sorted(min(cut, len(whole)) for cut in cuts), len(whole)]
     thinking = ThinkingFilter()
     heard = "".join(thinking.feed(whole[start:end]) for start, end in itertools.pairwise(edges))
