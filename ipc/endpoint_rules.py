@@ -93,9 +93,7 @@ def choose(levels: Sequence[Level]) -> Choice | None:
 
 
 def _key_for(chosen: Level, levels: Sequence[Level]) -> ApiKey:
-    """Return the key that may go to the URL of the chosen level."""
-    if chosen.key:
-        return chosen.key
+    """Return the key that may go to the URL of the chosen level; no nearer level has a URL."""
     for level in levels:
         if level.key and level.base_url == chosen.base_url:
             return level.key

@@ -196,6 +196,7 @@ def test_delegates_own_key_never_goes_to_the_parents_url() -> None:
     with pytest.raises(UserError, match=r"config.yaml:7 gives a key, but delegation.base_url is not set"):
         below(key="kd")
     assert below(base_url=A, key="kd").api_key == "kd"
+    assert below(key="kp") == PARENT
     assert below(base_url=A).api_key == "kp"
 
 
