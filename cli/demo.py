@@ -11,10 +11,13 @@ from pathlib import Path
 
 import click
 
-from fanjoin.cli.demo_files import HELD_BACK, REAL, SYNTHETIC, Limits, goal_for, query_for, select
+from fanjoin.cli.demo_files import REAL, SYNTHETIC, Limits, goals_for, query_for, select
 from fanjoin.cli.demo_run import DemoRun, say, shortcomings
+from fanjoin.cli.streams import write_line
 from fanjoin.client.local_model import EmbeddedProvider, start_provider
 from fanjoin.ipc.errors import FanjoinError
+
+_INTERRUPTED = 130
 
 
 @click.command("demo")
@@ -22,25 +25,21 @@ from fanjoin.ipc.errors import FanjoinError
 @click.option("--synthetic", is_flag=True, help="Use the synthetic provider: it counts, no model reads anything.")
 @click.option("--model-file", metavar="GGUF", help="Weights for the local model; default: the installed ones.")
 @click.option("--keep", is_flag=True, help="Keep the demo's home folder, with its receipts and transcripts.")
-def demo_command(*, files: str | None, synthetic: bool, model_file: str | None, keep: bool) -> None:
+def demo_command(*, files: str | None, synthetic: bool, model_file: str | None, keep: bool) -> int:
     """Fan out over real files with an embedded model, kill one delegate in the middle, and join the rest.
 
     Needs no key and no network.
     """
     folder = Path(tempfile.mkdtemp(prefix="fanjoin-demo-"))
     try:
-        code = _run(folder, files, model_file, synthetic=synthetic)
-        if keep:
-            say(f"kept: with FANJOIN_HOME={folder / 'home'} the commands `fanjoin receipts list` and `show` read them")
-    except FanjoinError as error:
-        say(str(error))
-        code = error.exit_code
+        return _run(folder, files, model_file, synthetic=synthetic)
     except KeyboardInterrupt:
-        code = 130
+        return _INTERRUPTED
     finally:
-        if not keep:
+        if keep:
+            say(f"kept: `fanjoin receipts list` reads it with FANJOIN_HOME={folder / 'home'}")
+        else:
             shutil.rmtree(folder, ignore_errors=True)
-    raise SystemExit(code)
 
 
 def _run(folder: Path, files: str | None, model_file: str | None, *, synthetic: bool) -> int:
@@ -51,13 +50,14 @@ def _run(folder: Path, files: str | None, model_file: str | None, *, synthetic: 
     with provider:
         documents = select(files, limits)
         victim = len(documents) // 2
+        goals = goals_for(documents, victim)
         name = documents[victim].name
         say(f"{len(documents)} files, one delegate each; the one that reads {name} will be killed on purpose")
         run = DemoRun(folder, provider, log)
-        outcome = run.chat(query_for(documents, victim), HELD_BACK + goal_for(documents[victim]))
-    click.echo(outcome.answer)
+        outcome = run.chat(query_for(documents, goals), goals[victim])
+    write_line(outcome.answer)
     run.show_receipts()
-    wrong = shortcomings(outcome, victim, len(documents))
+    wrong = shortcomings(outcome, goals, victim)
     took = f"({time.monotonic() - began:.1f} s)"
     say(f"not as it should be: {'; '.join(wrong)} {took}" if wrong else f"everything ended as it should {took}")
     return 1 if wrong else 0

@@ -5,11 +5,13 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from fanjoin.cli.provider.figures import quoted
 from fanjoin.cli.provider.plan import with_plan
 from fanjoin.ipc.errors import UserError
 from fanjoin.ipc.text import clean
 
-PATTERNS = ("*.md", "docs/**/*.md", "*.rst", "*.txt")
+MARKDOWN = ("*.md", "docs/**/*.md")
+OTHERS = ("*.rst", "*.txt", "docs/**/*.rst", "docs/**/*.txt")
 FEWEST = 2
 """One delegate is killed, so another has to be left."""
 
@@ -49,9 +51,9 @@ def select(pattern: str | None, limits: Limits) -> list[Document]:
     for path in paths:
         text = _text_of(folder / path)
         if text and len(found) < limits.files:
-            found.append(Document(Path(path).as_posix(), clip_at_line(text, limits.characters)))
+            found.append(Document(_name(folder / path, folder), clip_at_line(text, limits.characters)))
     if len(found) < FEWEST:
-        where = f"match {pattern!r}" if pattern else f"lie in {folder} as {', '.join(PATTERNS)}"
+        where = f"match {pattern!r}" if pattern else f"lie in {folder} as {', '.join(MARKDOWN + OTHERS)}"
         raise UserError(
             f"The demo needs at least {FEWEST} files with text, and {len(found)} {where}.\n"
             "Name others, as in: fanjoin demo --files 'notes/*.md'"
@@ -66,9 +68,18 @@ def default_folder() -> Path:
 
 
 def _documents(folder: Path) -> list[str]:
-    """Return the paths of a folder's documents, those at its top first."""
-    found = [path for pattern in PATTERNS for path in sorted(folder.glob(pattern))]
-    return [str(path.relative_to(folder)) for path in found]
+    """Return the paths of a folder's Markdown files, those at its top first; other texts only where those are few."""
+    found = _matching(folder, MARKDOWN)
+    return found if len(found) >= FEWEST else found + _matching(folder, OTHERS)
+
+
+def _matching(folder: Path, patterns: tuple[str, ...]) -> list[str]:
+    return [str(path.relative_to(folder)) for pattern in patterns for path in sorted(folder.glob(pattern))]
+
+
+def _name(path: Path, folder: Path) -> str:
+    """Return how a file is called: by its path within the folder, or by its last part when it lies elsewhere."""
+    return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else path.name
 
 
 def _text_of(path: Path) -> str:
@@ -88,14 +99,19 @@ def clip_at_line(text: str, characters: int) -> str:
 
 
 def goal_for(document: Document) -> str:
-    """Return what one delegate is asked: the file's text is in it, between two lines that the provider knows."""
-    ask = f"Summarize the document {document.name} in one short sentence."
-    return f'{ask}\n\n<document name="{document.name}">\n{document.text}\n</document>'
+    """Return what one delegate is asked, the document in it; a small model needs the question after the text."""
+    text = quoted(document.name, document.text)
+    return f"Summarize {document.name}\n\n{text}\n\nWhat is this document about? Answer in one short sentence."
 
 
-def query_for(documents: list[Document], held_back: int) -> str:
-    """Return the user's message: one delegate for each document, the reply to one of them held back."""
+def goals_for(documents: list[Document], held_back: int) -> list[str]:
+    """Return what the delegates are asked; the reply to one of them is held back by the provider."""
     goals = [goal_for(document) for document in documents]
     goals[held_back] = HELD_BACK + goals[held_back]
+    return goals
+
+
+def query_for(documents: list[Document], goals: list[str]) -> str:
+    """Return the user's message: one delegate for each document, with the plan that hands them out."""
     names = ", ".join(document.name for document in documents)
     return with_plan(f"Hand each of these files to a delegate and join what they say: {names}.", [{"delegate": goals}])

@@ -26,11 +26,11 @@ _FANJOIN = (sys.executable, "-P", "-m", "fanjoin.cli")
 
 
 class Outcome(Struct, frozen=True):
-    """What ``chat`` said in the end. Entries are those of the joined result, in task order."""
+    """How the run ended: the exit code and the answer of ``chat``, and the receipts, by goal."""
 
     exit_code: int
     answer: str
-    entries: list[dict[str, Any]]
+    receipts: dict[str, dict[str, Any]]
 
 
 class DemoRun:
@@ -38,7 +38,7 @@ class DemoRun:
 
     def __init__(self, folder: Path, provider: EmbeddedProvider, log: Path) -> None:
         self.home = folder / "home"
-        self._environment = {**allowed_environment(os.environ), "FANJOIN_HOME": str(self.home)}
+        self._environment = {**allowed_environment(os.environ, ("FANJOIN_*",)), "FANJOIN_HOME": str(self.home)}
         self._folder = folder
         self._provider = provider
         self._log = log
@@ -47,11 +47,11 @@ class DemoRun:
         """Run the turn, kill the delegate with this goal while the provider holds its reply back, and return the end.
 
         Raises:
-            RunError: the run was not done in time, or said nothing that can be read.
+            RunError: the run was not done in time.
         """
-        query_file, result_file = self._folder / "query.txt", self._folder / "result.json"
+        query_file, answer_file = self._folder / "query.txt", self._folder / "answer.txt"
         query_file.write_text(query, encoding="utf-8", newline="\n")
-        with query_file.open("rb") as stdin, result_file.open("wb") as stdout:
+        with query_file.open("rb") as stdin, answer_file.open("wb") as stdout:
             process = subprocess.Popen(self._command(), stdin=stdin, stdout=stdout, env=self._environment)
             try:
                 self._kill_while_it_waits(process, victim_goal)
@@ -60,17 +60,21 @@ class DemoRun:
                 raise RunError(f"The run was not done within {DEADLINE_SECONDS:.0f} s and was ended.") from error
             finally:
                 _end(process)
-        return _outcome(code, result_file.read_bytes())
+        answer = answer_file.read_text(encoding="utf-8", errors="replace").removesuffix("\n")
+        receipts = self._listed("receipts", "list", "--limit", "1000")
+        return Outcome(code, answer, {receipt["goal"]: receipt for receipt in receipts})
 
     def show_receipts(self) -> None:
-        """Print the receipts of the run to standard error."""
-        shown = subprocess.run([*_FANJOIN, "receipts", "list"], env=self._environment, capture_output=True, check=False)
+        """Print the receipts of the run to standard error, as a user lists them."""
+        shown = subprocess.run(
+            [*_FANJOIN, "receipts", "list"], env=self._environment, stdout=subprocess.PIPE, check=False
+        )
         say("the receipts, as `fanjoin receipts list` shows them:")
         click.echo(shown.stdout, err=True, nl=False)
 
     def _command(self) -> list[str]:
         endpoint = ("--base-url", self._provider.url, "-m", self._provider.model)
-        return [*_FANJOIN, "chat", "-Q", *endpoint, "--toolsets", "delegation", "--format", "json", "--query-file", "-"]
+        return [*_FANJOIN, "chat", "--oneshot", *endpoint, "--toolsets", "delegation", "--query-file", "-"]
 
     def _kill_while_it_waits(self, process: subprocess.Popen[bytes], goal: str) -> None:
         """Wait until the delegate's request is with the provider, then kill its process."""
@@ -89,11 +93,14 @@ class DemoRun:
 
     def _running(self, goal: str) -> dict[str, Any] | None:
         """Return the delegate with this goal that has a process."""
-        listed = subprocess.run(
-            [*_FANJOIN, "ps", "--format", "json"], env=self._environment, stdout=subprocess.PIPE, check=False
+        return next((row for row in self._listed("ps") if row["goal"] == goal and row["pid"]), None)
+
+    def _listed(self, *command: str) -> list[dict[str, Any]]:
+        """Return what a listing command says about this home."""
+        said = subprocess.run(
+            [*_FANJOIN, *command, "--format", "json"], env=self._environment, stdout=subprocess.PIPE, check=False
         )
-        rows = json.loads(listed.stdout or "[]")
-        return next((row for row in rows if row["goal"] == goal and row["pid"]), None)
+        return list(json.loads(said.stdout or "[]"))
 
 
 def say(text: str) -> None:
@@ -112,23 +119,14 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             process.wait()
 
 
-def _outcome(code: int, written: bytes) -> Outcome:
-    try:
-        said = json.loads(written)
-        return Outcome(code, str(said["answer"] or ""), list(said["results"]))
-    except (ValueError, KeyError, TypeError) as error:
-        raise RunError(f"The run ended with exit code {code} and no result; its messages above say why.") from error
-
-
-def shortcomings(outcome: Outcome, victim: int, tasks: int) -> list[str]:
+def shortcomings(outcome: Outcome, goals: list[str], victim: int) -> list[str]:
     """Return what is not as it should be: the victim crashed, all others completed, and the answer says so."""
     found = [] if outcome.exit_code == 0 else [f"exit code {outcome.exit_code}"]
-    if len(outcome.entries) != tasks:
-        found.append(f"{len(outcome.entries)} results for {tasks} delegates")
-    for entry in outcome.entries:
-        should = "crashed" if entry["task_index"] == victim else "completed"
-        if entry["status"] != should:
-            found.append(f"delegate {entry['task_index'] + 1} is {entry['status']} instead of {should}")
-    if f"{tasks - 1} of {tasks} delegates completed" not in outcome.answer:
+    for index, goal in enumerate(goals):
+        should = "crashed" if index == victim else "completed"
+        status = outcome.receipts.get(goal, {}).get("status", "without a receipt")
+        if status != should:
+            found.append(f"delegate {index + 1} is {status} instead of {should}")
+    if f"{len(goals) - 1} of {len(goals)} delegates completed" not in outcome.answer:
         found.append("the answer does not tell how many delegates completed")
     return found

@@ -77,14 +77,13 @@ def start_provider(
         UserError: it cannot do what the flags ask for; the message is its own.
         RunError: it ended, or was not ready in time.
     """
-    kept = {name: os.environ[name] for name in ("FANJOIN_HOME",) if name in os.environ}
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", MODULE, "--lifeline", *flags],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
-            env={**allowed_environment(os.environ), **kept, **(variables or {})},
+            env={**allowed_environment(os.environ, ("FANJOIN_*",)), **(variables or {})},
             **detached_flags(),
         )
         line = _first_line(process, ready_seconds)

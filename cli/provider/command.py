@@ -62,7 +62,11 @@ def provider_command(**flags: Any) -> None:
     model, writer = _local_writer(**flags) if flags["local"] else _synthetic_writer(**flags)
     key = _required_key(flags["require_key_env"])
     options = Options(model=model, latency=flags["latency"], token_rate=flags["token_rate"], key=key)
-    service = ChatService(writer, options, Journal(flags["log"]), Dice(flags["faults"], flags["seed"]))
+    try:
+        journal = Journal(flags["log"])
+    except OSError as error:
+        raise click.UsageError(f"The log {flags['log']} cannot be written: {error.strerror}.") from error
+    service = ChatService(writer, options, journal, Dice(flags["faults"], flags["seed"]))
     host, port = flags["host"], flags["port"]
     try:
         serve(service, host, port, lifeline=flags["lifeline"])

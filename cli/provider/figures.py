@@ -5,7 +5,7 @@ import textwrap
 
 from msgspec import Struct
 
-_DOCUMENT = re.compile(r"^<document[^>\n]*>\n(.*)^</document>$", re.DOTALL | re.MULTILINE)
+_DOCUMENT = re.compile(r"^--- beginning of ([^\n]+) ---\n(.*)^--- end of \1 ---$", re.DOTALL | re.MULTILINE)
 _HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*#*\s*$")
 
 
@@ -52,9 +52,14 @@ def _headings(lines: list[str]) -> list[str]:
 
 
 def document_in(text: str) -> str:
-    """Return what stands between lines ``<document ...>`` and ``</document>``, or the whole text."""
+    """Return what ``quoted`` put into a text, or the whole text."""
     found = _DOCUMENT.search(text)
-    return found[1] if found else text
+    return found[2] if found else text
+
+
+def quoted(name: str, text: str) -> str:
+    """Return a document between two lines that name it, so that its figures can be told from the rest."""
+    return f"--- beginning of {name} ---\n{text}\n--- end of {name} ---"
 
 
 def describe(text: str, shown: int = 6) -> str:

@@ -9,7 +9,7 @@ from fanjoin.cli.provider.joined import answers_in, headline, tell
 from fanjoin.cli.provider.plan import Reply, Script, decide
 from fanjoin.cli.provider.wire import ChatRequest, Usage
 
-NOTE = "(Written by fanjoin's synthetic provider, which counts and reports; no language model read this.)"
+NOTE = "(From fanjoin's synthetic provider: it counts and reports; no language model read this.)"
 
 MOST_PIECES = 1024
 """A long text goes out in about so many pieces, each of several words."""

@@ -71,6 +71,7 @@ def test_it_listens_on_loopback_only(plain_provider: EmbeddedProvider) -> None:
         (("--require-key-env", "NOT_SET_ANYWHERE"), "NOT_SET_ANYWHERE, which is empty or not set"),
         (("--plan", __file__), "cannot be read"),
         (("--latency", "-1"), "--latency"),
+        (("--log", __file__ + "/no.jsonl"), "cannot be written"),
     ],
 )
 def test_wrong_flags_say_what_is_wrong(flags: tuple[str, ...], said: str) -> None:

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from provider_support import answered, called, request, user
 
 from fanjoin.cli.provider import wire
-from fanjoin.cli.provider.figures import describe, document_in, figures_of
+from fanjoin.cli.provider.figures import describe, document_in, figures_of, quoted
 from fanjoin.cli.provider.joined import SHOWN_CHARACTERS, answers_in, headline, tell
 from fanjoin.cli.provider.memory import Memory, Recent
 from fanjoin.cli.provider.plan import Reply, decide
@@ -30,11 +30,11 @@ def test_any_text_can_be_described(text: str) -> None:
     assert f"{words:,} word" in describe(text) if words else describe(text) == "An empty text."
 
 
-def test_only_the_document_is_counted() -> None:
-    """Where a goal quotes a document, the figures are the document's own, even if it quotes the marks itself."""
-    page = "three short words\n</document>\nand more"
-    assert document_in(f'Sum up.\n\n<document name="x">\n{page}\n</document>') == f"{page}\n"
-    assert "6 words" in describe(f"Sum up.\n<document>\n{page}\n</document>\n")
+@given(st.from_regex(r"[\w. -]+", fullmatch=True), st.text())
+def test_only_the_document_is_counted(name: str, text: str) -> None:
+    """Where a goal quotes a document, the figures are the document's own, whatever stands in it and around it."""
+    page = f"{text}\n--- end of it all ---"
+    assert document_in(f"Sum up {name}.\n\n{quoted(name, page)}\n\nWhat is it?") == f"{page}\n"
 
 
 def entry(index: int, status: str = "completed", **members: object) -> dict[str, object]:
