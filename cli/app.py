@@ -64,8 +64,8 @@ def run(arguments: list[str], core: "CoreProcess | None", interrupts: Interrupts
     try:
         code = app.main(arguments, prog_name="fanjoin", standalone_mode=False, obj=Start(core, interrupts))
     except click.ClickException as error:
-        streams.complain(_usage(error))
         code = error.exit_code
+        _refuse(arguments, _usage(error), code, is_run=core is not None)
     except click.Abort:
         code = interrupts.exit_code()
     except FanjoinError as error:
@@ -75,6 +75,16 @@ def run(arguments: list[str], core: "CoreProcess | None", interrupts: Interrupts
         if core is not None:
             core.release()
     return code if isinstance(code, int) else 0
+
+
+def _refuse(arguments: list[str], message: str, code: int, *, is_run: bool) -> None:
+    """Say what is wrong with the arguments; a run has a machine format to keep."""
+    if not is_run:
+        streams.complain(message)
+        return
+    from fanjoin.cli.output import end_early
+
+    end_early(arguments, message, code)
 
 
 def _usage(error: click.ClickException) -> str:

@@ -27,13 +27,13 @@ def main() -> None:
     core = None
     if arguments and arguments[0] in _RUNS and not set(_HELP) & set(arguments):
         interrupts.listen()
-        core = _early_core()
+        core = _early_core(arguments)
     from fanjoin.cli.app import run
 
     sys.exit(run(arguments, core, interrupts))
 
 
-def _early_core() -> "CoreProcess":
+def _early_core(arguments: list[str]) -> "CoreProcess":
     """Start the supervisor; it loads while this process reads what it is to do."""
     from fanjoin.client.core_process import CoreProcess
     from fanjoin.ipc.errors import FanjoinError
@@ -42,8 +42,10 @@ def _early_core() -> "CoreProcess":
     try:
         return CoreProcess(prepare_home(home_from(os.environ)))
     except FanjoinError as error:
-        streams.complain(str(error))
-        sys.exit(error.exit_code)
+        message, code = str(error), error.exit_code
     except OSError as error:
-        streams.complain(f"The supervisor could not be started: {error}. Nothing was run.")
-        sys.exit(1)
+        message, code = f"The supervisor could not be started: {error}. Nothing was run.", 1
+    from fanjoin.cli.output import end_early
+
+    end_early(arguments, message, code)
+    sys.exit(code)

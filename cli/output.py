@@ -1,12 +1,15 @@
 """What a run shows: the answer alone on standard output, or JSON; everything else on standard error."""
 
+from itertools import pairwise
+
 import msgspec
 
 from fanjoin.cli import streams
-from fanjoin.cli.exit_codes import delegates_line
+from fanjoin.cli.exit_codes import USAGE, delegates_line
 from fanjoin.ipc.messages import Accepted, Event, JsonObject, TurnDone
 
 Told = Accepted | Event
+_MACHINE_FORMATS = ("json", "stream-json")
 
 
 def result_object(done: TurnDone, exit_code: int) -> JsonObject:
@@ -39,6 +42,25 @@ def failure_object(reason: str, message: str, exit_code: int, session_id: str = 
     """Return the object of a run that has no turn to tell of."""
     done = TurnDone(session_id=session_id, admission_id="", status="failed", reason=reason, message=message)
     return result_object(done, exit_code)
+
+
+def end_early(arguments: list[str], message: str, exit_code: int) -> None:
+    """Say why a run ended before its flags were understood; a machine format among them gets its object."""
+    streams.complain(message)
+    form = _asked_format(arguments)
+    if form in _MACHINE_FORMATS:
+        reason = "usage" if exit_code == USAGE else "failed"
+        JsonOutput(stream=form == "stream-json").failed(failure_object(reason, message, exit_code))
+
+
+def _asked_format(arguments: list[str]) -> str:
+    """Return the last ``--format`` among arguments that could not be parsed."""
+    words = [word for argument in arguments for word in _words(argument)]
+    return next((value for name, value in reversed(list(pairwise(words))) if name == "--format"), "text")
+
+
+def _words(argument: str) -> list[str]:
+    return argument.split("=", 1) if argument.startswith("--format=") else [argument]
 
 
 class TextOutput:

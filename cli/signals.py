@@ -4,11 +4,19 @@ import os
 import signal
 import sys
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
+
+from fanjoin.ipc.errors import RunError
 
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
 _PATIENCE = 3
 """So many signals mean that the caller will wait no longer; the lifelines do the rest."""
+
+
+class InterruptedRunError(RunError):
+    """A signal arrived before there was a turn that could be cancelled."""
 
 
 class Interrupts:
@@ -17,6 +25,7 @@ class Interrupts:
     def __init__(self) -> None:
         self.first: int | None = None
         self._count = 0
+        self._raising = False
         self._unread: deque[bool] = deque()
 
     def listen(self) -> None:
@@ -33,6 +42,26 @@ class Interrupts:
         if self._count >= _PATIENCE:
             os._exit(self.exit_code())
         self._unread.append(self._count > 1)
+        self._raise_if_wanted()
+
+    @contextmanager
+    def raising(self) -> Iterator[None]:
+        """Let a signal end what is being waited for, such as the end of standard input.
+
+        Raises:
+            InterruptedRunError: one arrived, or had arrived before.
+        """
+        self._raising = True
+        try:
+            if self.first is not None:
+                self._raise_if_wanted()
+            yield
+        finally:
+            self._raising = False
+
+    def _raise_if_wanted(self) -> None:
+        if self._raising:
+            raise InterruptedRunError("Interrupted before the turn began. Nothing was run.")
 
     def take(self) -> bool | None:
         """Return the next interrupt that nobody acted upon: False for the first one, True (now!) for another."""

@@ -1,6 +1,7 @@
 """Standard streams as they really are: closed, broken, in any encoding. Nothing here raises for what a caller did."""
 
 import contextlib
+import errno
 import os
 import sys
 
@@ -21,21 +22,34 @@ def write_line(text: str) -> bool:
     """Write a text and one newline to standard output; what its encoding cannot hold is replaced.
 
     Returns:
-        False when nobody reads it any more.
+        False when nobody reads it any more. One that was closed from the start is nobody's concern.
+
+    Raises:
+        RunError: it cannot be written, for another reason than a reader that left.
     """
     stream = sys.stdout
     if stream is None:
-        return False
+        return True
     encoding = stream.encoding or "utf-8"
     data = (text + "\n").encode(encoding, "replace")
     try:
         stream.flush()
         stream.buffer.write(data)
         stream.buffer.flush()
-    except (BrokenPipeError, ValueError, OSError):
+    except OSError as error:
         _silence_stdout()
+        _require_a_reader_that_left(error)
         return False
     return True
+
+
+def _require_a_reader_that_left(error: OSError) -> None:
+    # Windows says EINVAL where others say EPIPE.
+    if error.errno in (errno.EPIPE, errno.EINVAL):
+        return
+    from fanjoin.ipc.errors import RunError
+
+    raise RunError(f"Standard output cannot be written: {error.strerror}. What came of the run is recorded.") from error
 
 
 def complain(text: str) -> None:

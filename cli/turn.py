@@ -12,6 +12,7 @@ from fanjoin.cli import streams
 from fanjoin.cli.app import Start
 from fanjoin.cli.exit_codes import exit_code
 from fanjoin.cli.output import JsonOutput, TextOutput, failure_object, result_object
+from fanjoin.cli.signals import InterruptedRunError
 from fanjoin.client.core_process import CoreProcess
 from fanjoin.client.run import Run
 from fanjoin.ipc.config import Flags, Resolved, load_config, resolve, with_local_server
@@ -20,6 +21,7 @@ from fanjoin.ipc.errors import FanjoinError, OwnerLostError, UserError
 from fanjoin.ipc.ids import REQUEST, new_id
 from fanjoin.ipc.messages import CancelTurn, Submit
 from fanjoin.ipc.settings import TurnSettings
+from fanjoin.ipc.text import clean, clean_tree
 
 
 class TurnOptions(Struct, kw_only=True):
@@ -91,7 +93,9 @@ class _TurnRun:
     def run(self, read_query: Callable[[], str]) -> int:
         """Run it; whatever goes wrong is one message, one JSON object where one was asked for, one exit code."""
         try:
-            return self._run(read_query())
+            with self._interrupts.raising():
+                text = read_query()
+            return self._run(text)
         except FanjoinError as error:
             code = self._interrupts.exit_code() if self._interrupts.first is not None else error.exit_code
             streams.complain(str(error))
@@ -113,9 +117,9 @@ class _TurnRun:
             return self._follow(core, self._submission(text, settings), resolved)
 
     def _submission(self, text: str, settings: TurnSettings) -> Submit:
-        payload = {"text": text, "finite": True, "cli_turn_v1": self._options.turn_flags()}
+        payload = clean_tree({"text": text, "finite": True, "cli_turn_v1": self._options.turn_flags()})
         return Submit(
-            request_id=self._options.input_id or new_id(REQUEST),
+            request_id=clean(self._options.input_id or new_id(REQUEST)),
             session_id="",
             text=text,
             finite=True,
@@ -125,14 +129,16 @@ class _TurnRun:
 
     def _follow(self, core: CoreProcess, submit: Submit, resolved: Resolved) -> int:
         run = Run(core, submit, resolved.supervisor, self._output.told, self._interrupted)
-        done = run.follow()
-        code = exit_code(done, fail_on_child_error=self._options.fail_on_child_error)
-        if self._interrupts.first is not None:
-            code = self._interrupts.exit_code()
-        if done.reason == "auth" and resolved.auth_hint:
-            streams.complain(resolved.auth_hint)
-        self._output.done(result_object(done, code))
-        run.close()
+        try:
+            done = run.follow()
+            code = exit_code(done, fail_on_child_error=self._options.fail_on_child_error)
+            if self._interrupts.first is not None:
+                code = self._interrupts.exit_code()
+            if done.reason == "auth" and resolved.auth_hint:
+                streams.complain(resolved.auth_hint)
+            self._output.done(result_object(done, code))
+        finally:
+            run.close()
         return code
 
     def _interrupted(self) -> CancelTurn | None:
@@ -149,6 +155,8 @@ class _TurnRun:
 def _reason(error: FanjoinError) -> str:
     if isinstance(error, OwnerLostError):
         return "owner_lost"
+    if isinstance(error, InterruptedRunError):
+        return "cancelled"
     return "usage" if isinstance(error, UserError) else "failed"
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from fanjoin.ipc.errors import UserError
+from fanjoin.ipc.text import clean
 
 SOCKET_FOLDER_BYTES = 90
 """A Unix socket's path holds at most 107 bytes (104 on macOS); this leaves room for the socket's own name."""
@@ -28,8 +29,10 @@ def prepare_home(home: Path) -> Path:
     """Make the home folder private and complete, and return it.
 
     Raises:
-        UserError: another user owns it, or it cannot be made.
+        UserError: another user owns it, it cannot be made, or its name is no text.
     """
+    if clean(str(home)) != str(home):
+        raise UserError(f"The home folder {clean(str(home))} has a name that is not UTF-8 text. Name another one.")
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         _require_private(home)

@@ -16,7 +16,7 @@ def clean_tree(value: object) -> object:
     """Return a JSON value with every string in it, keys included, cleaned."""
     if isinstance(value, str):
         return clean(value)
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [clean_tree(item) for item in value]
     if isinstance(value, dict):
         return {clean(str(key)): clean_tree(item) for key, item in value.items()}

@@ -1,0 +1,115 @@
+"""Standard streams that are closed, never end, or are read by somebody who leaves."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from run_support import Home, delegate_plan, plan, wait_until
+
+ONE = delegate_plan("[[answer a]]")
+posix_only = pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX shell")
+
+
+def by_shell(home: Home, script: str, query: str, *flags: str) -> "subprocess.CompletedProcess[bytes]":
+    """Run ``chat -Q`` by a shell script in which "$@" is the command."""
+    return home.run(["/bin/sh", "-c", script, "sh", *home.command("chat", "-Q", *home.model(), "-q", query, *flags)])
+
+
+@posix_only
+def test_closed_standard_streams_change_nothing(home: Home) -> None:
+    """Standard input closed, then all three: the run completes and is recorded, the exit code is 0."""
+    assert by_shell(home, 'exec "$@" <&-', ONE).stdout.startswith(b"1 of 1 delegate completed.")
+    assert by_shell(home, 'exec "$@" <&- >&- 2>&-', ONE).returncode == 0
+    assert by_shell(home, 'exec "$@" >&-', ONE, "--format", "stream-json").returncode == 0
+    assert home.statuses() == [("completed", "")] * 3
+
+
+@posix_only
+def test_a_reader_that_takes_one_byte_ends_the_run_quietly(home: Home) -> None:
+    """``| head -c1`` of a megabyte: no traceback, everything is recorded."""
+    query = plan({"delegate": ["[[answer a]]"]}, {"do": "[[size 1000000]]"})
+    done = by_shell(home, '"$@" | head -c1', query)
+    assert done.stdout == b"T"
+    assert [line.split()[0] for line in done.stderr.decode().splitlines()] == ["session:", "1"]
+    assert home.statuses() == [("completed", "")]
+
+
+def test_a_reader_that_left_before_the_answer_changes_nothing_else(home: Home) -> None:
+    """Standard output is closed by its reader while delegates run: they finish, the receipts are there."""
+    process = home.start(delegate_plan("[[sleep 0.3]] a"))
+    assert process.stdout is not None
+    process.stdout.close()
+    _, err = process.communicate(timeout=20)
+    home.check_nothing_left()
+    assert b"Traceback" not in err
+    assert b"Error" not in err
+    assert home.statuses() == [("completed", "")]
+
+
+def test_a_stream_whose_reader_leaves_midway_ends_the_run(home: Home) -> None:
+    """``stream-json`` closed midway: nobody listens, so the delegates that hang are cancelled and recorded."""
+    home.config("delegation: {cancel_grace_seconds: 1}")
+    process = home.start(delegate_plan("[[answer a]]", "[[hang]]", "[[sleep 0.5]] c"), "--format", "stream-json")
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.close()
+    _, err = process.communicate(timeout=20)
+    home.check_nothing_left()
+    assert process.returncode == 1
+    assert b"Traceback" not in err
+    assert ("cancelled", "viewer_lost") in home.statuses()
+
+
+@posix_only
+def test_an_answer_that_cannot_be_written_is_a_failure(home: Home) -> None:
+    """A full device is no reader that left: exit 1, and the reason on standard error; the answer is recorded."""
+    with open("/dev/full", "wb") as full:
+        done = home.chat(plan({"text": "lost"}), stdout=full)
+    assert done.returncode == 1
+    assert b"No space left" in done.stderr
+    assert b"Traceback" not in done.stderr
+    assert json.loads(home.rows("SELECT outcome FROM session_admissions")[0][0])["answer"] == "lost"
+
+
+def test_a_given_query_never_waits_on_standard_input(home: Home) -> None:
+    """Standard input is a pipe that nobody closes: with a query given it is not read, by children neither."""
+    read_end, write_end = os.pipe()
+    try:
+        assert home.chat(ONE, stdin=read_end).returncode == 0
+        assert home.run(home.command("run", ONE, *home.model()), stdin=read_end).returncode == 0
+    finally:
+        os.close(read_end)
+        os.close(write_end)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no signals between processes on Windows")
+def test_an_interrupt_while_the_query_is_awaited_ends_at_once(home: Home) -> None:
+    """Ctrl-C while standard input is read: 130 at the first one, the object of a machine format, nothing left."""
+    process = home.start(None, "--format", "json", stdin=subprocess.PIPE)
+    wait_until(lambda: len(home.processes()) >= 3, "supervisor and zygote")
+    time.sleep(0.3)  # being blocked in read() makes no event
+    process.send_signal(signal.SIGINT)
+    assert process.wait(5) == 130
+    out, _ = process.communicate(timeout=5)
+    assert json.loads(out)["exit_code"] == 130
+    home.check_nothing_left()
+
+
+def test_the_query_comes_from_a_file_or_standard_input(home: Home, tmp_path: Path) -> None:
+    """A file with a byte-order mark, standard input by ``-``, standard input without any flag: the same text."""
+    path = tmp_path / "query.txt"
+    path.write_text("\ufeffone two three", encoding="utf-8")
+    answers = [
+        home.chat(None, "--query-file", str(path)).stdout,
+        home.run(home.command("chat", "--query-file", "-", *home.model()), text_in="one two three").stdout,
+        home.run(home.command("chat", *home.model()), text_in="one two three").stdout,
+    ]
+    assert answers[0].startswith(b"3 words in 1 line")
+    assert len(set(answers)) == 1
+    texts = home.rows("SELECT payload_json ->> 'text' FROM session_admissions")
+    assert texts == [("one two three",)] * 3
