@@ -2,6 +2,7 @@
 
 import contextlib
 import traceback
+from collections.abc import Iterator
 
 from fanjoin.agent_proc.account import Account
 from fanjoin.agent_proc.http import Http, tls_context
@@ -18,24 +19,19 @@ from fanjoin.ipc.bootstrap import AgentBootstrap
 from fanjoin.ipc.messages import AgentTask, Outcome, Started
 from fanjoin.ipc.settings import Endpoint, ModelLimits
 
-__all__ = ["preload", "preload_tls", "run", "tls_context"]
+__all__ = ["preload", "run", "tls_context"]
 
 
-def preload() -> None:
+def preload() -> Iterator[None]:
     """Load all that an agent needs, so that a process forked from this one imports nothing more.
 
-    It leaves no thread and no connection.
+    It leaves no thread and no connection. After the first step that is done; each further step, for which there is
+    time whenever nothing else is to do, saves agents some work and memory.
     """
     from fanjoin.agent_proc.warmup import rehearse
 
     with contextlib.suppress(OSError, ProviderError):  # without a loopback network, agents load the rest themselves
-        rehearse()
-
-
-def preload_tls() -> None:
-    """Preload for a run that has a model behind https: its agents share one set of parsed certificates."""
-    preload()
-    tls_context()
+        yield from rehearse()
 
 
 def run(bootstrap: AgentBootstrap, lifeline: int) -> None:

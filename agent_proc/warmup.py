@@ -1,6 +1,7 @@
 """What the zygote does before it freezes: load everything that an agent needs, late imports included."""
 
 import socket
+from collections.abc import Iterator
 from typing import Any
 
 from fanjoin.agent_proc.http import Http
@@ -14,14 +15,16 @@ _EVENTS = b'data: {"choices":[{"index":0,"delta":{"content":"ok"},"finish_reason
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
 
 
-def rehearse() -> None:
-    """Do once what every agent does.
+def rehearse() -> Iterator[None]:
+    """Do what every agent does, once a step.
 
     Raises:
         OSError, ProviderError: there is no loopback network.
     """
     _read_messages()
-    _ask_model()
+    for _ in range(_CALLS):
+        _ask_model()
+        yield
 
 
 def _read_messages() -> None:
@@ -31,7 +34,7 @@ def _read_messages() -> None:
 
 
 def _ask_model() -> None:
-    """Make real model calls to a socket of this process, with no second thread.
+    """Make a real model call to a socket of this process, with no second thread.
 
     The kernel takes the connection and the request; they are answered from inside the client, when it begins to wait.
     """
@@ -43,8 +46,7 @@ def _ask_model() -> None:
 
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
         client = ChatCompletions(Endpoint(base_url=url, model="none", api_key="none"), Http(url, ModelLimits(), answer))
-        for _ in range(_CALLS):
-            client.complete([{"role": "user", "content": "ok"}], [], lambda _: None)
+        client.complete([{"role": "user", "content": "ok"}], [], lambda _: None)
         client.close()
 
 

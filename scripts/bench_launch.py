@@ -113,7 +113,8 @@ def serve_bare(read: int, address: str) -> None:
     import fanjoin.agent_proc.main
 
     gc.disable()
-    fanjoin.agent_proc.main.preload()
+    for _ in fanjoin.agent_proc.main.preload():
+        pass
     gc.freeze()
     while os.read(read, 1):
         if os.fork() == 0:

@@ -14,11 +14,12 @@ LOG_LIMIT_BYTES = 16 << 20
 
 
 class Order(Struct, frozen=True, kw_only=True):
-    """One process to start: its bootstrap frame, and the file that gets what it prints."""
+    """One process to start: its bootstrap frame, whether its model is behind https, and the file for what it prints."""
 
     attempt_id: str
     bootstrap: bytes
     log: Path
+    tls: bool = False
 
 
 class Report(Protocol):

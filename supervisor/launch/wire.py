@@ -7,9 +7,13 @@ MAX_DATAGRAM = 4096
 
 
 class Fork(Struct, frozen=True, tag="fork"):
-    """Fork an agent. With it come the read end of its lifeline and the file that gets its output."""
+    """Fork an agent. With it come the read end of its lifeline and the file that gets its output.
+
+    ``tls``: its model is behind https, so agents are to share one set of parsed certificates (50 ms, 20 MiB).
+    """
 
     attempt_id: str
+    tls: bool = False
 
 
 class Reap(Struct, frozen=True, tag="reap"):

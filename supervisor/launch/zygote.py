@@ -19,7 +19,8 @@ from fanjoin.supervisor.loop import Loop
 if sys.platform != "linux":
     raise ImportError("a fork without exec is for Linux")
 
-PRELOAD = "fanjoin.agent_proc.main:preload"
+AGENTS = "fanjoin.agent_proc.main"
+"""The module with ``preload`` and ``tls_context``; a name, because this package may not import that one."""
 
 
 class ZygoteHandle(Struct, frozen=True):
@@ -30,7 +31,7 @@ class ZygoteHandle(Struct, frozen=True):
     backstop: tuple[int, int]
 
 
-def fork_zygote(preload: str = PRELOAD) -> ZygoteHandle:
+def fork_zygote(agents: str = AGENTS) -> ZygoteHandle:
     """Fork the zygote out of this process, which must have one thread and hold no lock, key or socket yet."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     backstop = os.pipe()
@@ -40,7 +41,7 @@ def fork_zygote(preload: str = PRELOAD) -> ZygoteHandle:
             from fanjoin.supervisor.launch.zygote_server import serve
 
             ours.close()
-            serve(theirs, backstop, preload)
+            serve(theirs, backstop, agents)
         finally:
             os._exit(1)
     theirs.close()
@@ -60,12 +61,12 @@ class ZygoteLauncher:
 
     backstop = -1  # forked agents arm it themselves
 
-    def __init__(self, zygote: ZygoteHandle, loop: Loop, report: Report, preload: str = PRELOAD) -> None:
+    def __init__(self, zygote: ZygoteHandle, loop: Loop, report: Report, agents: str = AGENTS) -> None:
         self._zygote: ZygoteHandle | None = zygote
         self._backstop = zygote.backstop
         self._loop = loop
         self._report = report
-        self._preload = preload
+        self._agents = agents
         self._children: dict[str, _Child] = {}
         self._oom = OomWatch()
         self._adopt(zygote)
@@ -95,7 +96,7 @@ class ZygoteLauncher:
         try:
             log = os.open(order.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
             try:
-                request = wire.encode(wire.Fork(order.attempt_id))
+                request = wire.encode(wire.Fork(order.attempt_id, order.tls))
                 socket.send_fds(self._zygote.control, [request], [read, log])
             finally:
                 os.close(log)
@@ -109,7 +110,7 @@ class ZygoteLauncher:
         code = "from fanjoin.supervisor.launch.zygote_server import main; main()"
         descriptors = (theirs.fileno(), *self._backstop)
         process = subprocess.Popen(
-            [sys.executable, "-P", "-c", code, *map(str, descriptors), self._preload],
+            [sys.executable, "-P", "-c", code, *map(str, descriptors), self._agents],
             pass_fds=descriptors,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

@@ -6,6 +6,7 @@ an agent that is stuck in C code cannot be left behind.
 
 import contextlib
 import gc
+import importlib
 import os
 import select
 import signal
@@ -14,7 +15,8 @@ import sys
 import time
 import traceback
 from collections import deque
-from typing import NoReturn
+from collections.abc import Iterator
+from typing import NoReturn, Protocol, cast
 
 from msgspec import Struct
 
@@ -32,27 +34,28 @@ GRACE_SECONDS = 1.0
 _DESCRIPTORS = 2  # per fork request: lifeline, log
 
 
-def serve(control: socket.socket, backstop: tuple[int, int], preload: str) -> NoReturn:
+class Agents(Protocol):
+    """What the module of the agents offers a zygote."""
+
+    def preload(self) -> Iterator[None]:
+        """Import and rehearse, a step at a time; the first step is what has to be done before a fork."""
+
+    def tls_context(self) -> object:
+        """Parse the certificates that agents share."""
+
+
+def serve(control: socket.socket, backstop: tuple[int, int], agents: str) -> NoReturn:
     """Import what agents need, then fork them on request until the supervisor says quit or is gone.
 
     Args:
         control: a SOCK_SEQPACKET socket to the supervisor.
         backstop: both ends of the pipe whose last writer's end kills the agents.
-        preload: ``module:function`` that imports and warms what agents need.
+        agents: names the module of ``Agents``.
     """
     _keep_only(control.fileno(), *backstop)
     gc.disable()
-    load_preload(preload)
-    gc.freeze()
-    Zygote(control, backstop).run()
+    Zygote(control, backstop, cast(Agents, importlib.import_module(agents))).run()
     os._exit(0)
-
-
-def load_preload(name: str) -> None:
-    """Run the function that warms this process."""
-    module, _, function = name.rpartition(":")
-    __import__(module)
-    getattr(sys.modules[module], function)()
 
 
 def _keep_only(*descriptors: int) -> None:
@@ -69,10 +72,13 @@ def _keep_only(*descriptors: int) -> None:
 class Zygote:
     """Forks agents and reports how they end."""
 
-    def __init__(self, control: socket.socket, backstop: tuple[int, int]) -> None:
+    def __init__(self, control: socket.socket, backstop: tuple[int, int], agents: Agents) -> None:
         self._control = control
         self._control.setblocking(False)
         self._backstop = backstop
+        self._agents = agents
+        self._preload = agents.preload()
+        self._preloading = True
         self._outbox: deque[bytes] = deque()
         self._living: dict[int, str] = {}
         self._reported: set[int] = set()
@@ -84,18 +90,28 @@ class Zygote:
 
     def run(self) -> None:
         """Serve until quit or the end of the control socket."""
+        self._preload_step()
         self._say(wire.Ready(threads=len(os.listdir("/proc/self/task"))))
         poll = select.poll()
         poll.register(self._wake, select.POLLIN)
         while True:
             poll.register(self._control, select.POLLIN | (select.POLLOUT if self._outbox else 0))
-            poll.poll()
+            if not poll.poll(0 if self._preloading and self._living else None):
+                self._preload_step()
             with contextlib.suppress(BlockingIOError):
                 self._wake.recv(4096)
             self._flush()
             if not self._serve_requests():
                 return
             self._report_deaths()
+
+    def _preload_step(self) -> None:
+        """Do one step of the preload; those after the first wait until there is an agent, whose start comes first."""
+        try:
+            next(self._preload)
+        except StopIteration:
+            self._preloading = False
+        gc.freeze()
 
     def _serve_requests(self) -> bool:
         """Serve what is waiting; False when there is nothing more to come."""
@@ -123,6 +139,9 @@ class Zygote:
             cut = "its descriptors did not arrive (is the limit of open files reached?)"
             self._say(wire.ForkFailed(request.attempt_id, cut))
         else:
+            if request.tls:
+                self._agents.tls_context()
+                gc.freeze()
             self._fork_agent(request.attempt_id, *descriptors)
         for descriptor in descriptors:
             os.close(descriptor)

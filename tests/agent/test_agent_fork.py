@@ -7,7 +7,8 @@ from agent_support import Supervisor, says, serving, task
 REHEARSED = """
 import json, sys, threading, psutil
 from fanjoin.agent_proc.main import preload
-preload()
+for step in preload():
+    pass
 me = psutil.Process()
 print(json.dumps([threading.active_count(), me.num_threads(), len(me.net_connections())]))
 """
@@ -18,7 +19,8 @@ import gc, os, sys
 gc.disable()
 from fanjoin.agent_proc import link, main
 from fanjoin.ipc import agent_start
-main.preload()
+steps = main.preload()
+next(steps)
 gc.freeze()
 if os.fork():
     sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
@@ -43,7 +45,7 @@ def test_a_rehearsal_leaves_one_thread_and_no_connection() -> None:
 if sys.platform == "linux":
 
     def test_a_forked_agent_imports_nothing_more(supervisor: Supervisor) -> None:
-        """An agent that is forked after the rehearsal does all its work with what is there."""
+        """An agent that is forked after the first step of the preload does all its work with what is there."""
         with serving(says("forked")) as server:
             supervisor.start(server.endpoint, code=FORKED)
             supervisor.welcome(task(transcript_path=str(supervisor.folder / "t.jsonl")))

@@ -24,7 +24,7 @@ POSIX_CALLS = {
     "socket": {"AF_UNIX", "SCM_RIGHTS"},
 }
 EXPORTED = {
-    "agent_proc/main.py": ["preload", "preload_tls", "run", "tls_context"],
+    "agent_proc/main.py": ["preload", "run", "tls_context"],
     "ipc/config.py": [
         "Config",
         "Flags",
