@@ -114,7 +114,7 @@ def _failure(code: int, said: str, *, in_time: bool) -> FanjoinError:
     if not in_time:
         return RunError(f"The embedded provider was not ready in time and was ended. It said:\n{said or '(nothing)'}")
     if code in _CANNOT_AS_ASKED:
-        return UserError(said.rpartition("Error: ")[2])
+        return UserError(said.partition("Error: ")[2] or said)
     return RunError(f"The embedded provider ended with exit code {code}. It said:\n{said or '(nothing)'}")
 
 

@@ -109,16 +109,19 @@ class _Connection(asyncio.Protocol):
             event = self._http.next_event()
             if isinstance(event, h11.Request):
                 self._head, self._body = event, bytearray()
+                self._check_size(int(dict(event.headers).get(b"content-length", b"0")))
                 self._send_continue()
             elif isinstance(event, h11.Data):
                 self._body += event.data
-                if len(self._body) > MAX_BODY:
-                    self._refuse(413, f"The body is larger than {MAX_BODY} bytes.")
-                    return
+                self._check_size(len(self._body))
             elif isinstance(event, h11.EndOfMessage):
                 self._task = asyncio.get_running_loop().create_task(self._serve())
             else:
                 return
+
+    def _check_size(self, size: int) -> None:
+        if size > MAX_BODY:
+            raise h11.RemoteProtocolError(f"The body is larger than {MAX_BODY} bytes.", error_status_hint=413)
 
     def _send_continue(self) -> None:
         if self._http.they_are_waiting_for_100_continue:

@@ -1,3 +1,4 @@
+import contextlib
 import hashlib
 import json
 import threading
@@ -10,6 +11,7 @@ from conftest import Connect, Start
 from provider_support import DELEGATE, SECONDS, Client, raw, records, user
 
 from fanjoin.cli.provider.plan import with_plan
+from fanjoin.cli.provider.server import MAX_BODY
 from fanjoin.client.local_model import EmbeddedProvider
 
 
@@ -117,9 +119,21 @@ def test_twenty_million_characters_arrive_whole(client: Client) -> None:
     assert sum(map(len, parts)) == 20_000_000
 
 
-def test_a_huge_request_is_read_or_refused(client: Client) -> None:
-    """A request of a million words is counted; one past the limit is refused without reading all of it."""
+def test_a_huge_request_is_read(client: Client) -> None:
+    """A request of a million words is counted to its last word."""
     assert "1,000,000 words" in client.text("word " * 1_000_000)
+
+
+@pytest.mark.parametrize("framing", ["Content-Length: 99999999", "Transfer-Encoding: chunked"])
+def test_a_request_past_the_limit_is_refused(plain_provider: EmbeddedProvider, framing: str) -> None:
+    """A body over the limit is refused as soon as that shows: by its promised length, or while it comes."""
+    said = b""
+    with raw(plain_provider.url) as connection, contextlib.suppress(ConnectionError):  # it may close while we send
+        connection.sendall(f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n{framing}\r\n\r\n".encode())
+        if "chunked" in framing:
+            connection.sendall(b"%x\r\n%s" % (MAX_BODY + 1, bytes(MAX_BODY + 1)))
+        said = connection.recv(1000)
+    assert said.startswith(b"HTTP/1.1 413 ") or (not said and "chunked" in framing)
 
 
 def test_the_log_counts_and_never_holds_a_key(connect: Connect, start: Start, tmp_path: Path) -> None:
