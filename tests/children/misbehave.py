@@ -52,6 +52,33 @@ def leave_a_double_forked_process() -> None:
     os._exit(3)
 
 
+def leave_stubborn_processes() -> None:
+    """Leave three processes that ignore SIGTERM, each in a session of its own, one of them forked twice; stay."""
+    for forks in (1, 1, 2):
+        if os.fork() == 0:
+            os.setsid()
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            if forks == 2 and os.fork():
+                os._exit(0)
+            (Path(os.environ["FANJOIN_HOME"]) / f"left-{os.getpid()}").touch()
+            time.sleep(300)
+            os._exit(0)
+
+
+def leave_stubborn_processes_and_hang() -> None:
+    """Leave them, and never come to an end."""
+    leave_stubborn_processes()
+    time.sleep(300)
+
+
+def print_for_ever() -> None:
+    """Print 100 MB a second until it is ended."""
+    block = b"x" * (1 << 20)
+    while True:
+        os.write(1, block)
+        time.sleep(0.01)
+
+
 def flood() -> None:
     """Print far more than anybody wants to keep, then go."""
     block = b"x" * (1 << 20)
@@ -83,6 +110,9 @@ DEEDS: dict[str, Callable[[], None]] = {
     "stubborn": ignore_everything,
     "detached": leave_a_detached_process,
     "daemon": leave_a_double_forked_process,
+    "leave": leave_stubborn_processes,
+    "leave-and-hang": leave_stubborn_processes_and_hang,
+    "print": print_for_ever,
     "flood": flood,
     "memory": eat_memory,
     "raise": complain_and_fail,

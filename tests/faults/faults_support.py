@@ -1,6 +1,7 @@
 """What the tests of faults share: the agents' entries, processes as seen from outside, fates as pairs."""
 
 import contextlib
+import sqlite3
 from typing import Any
 
 import psutil
@@ -21,6 +22,16 @@ def core_of(home: Home) -> psutil.Process:
     found = [process for process in home.processes() if "supervisor.main" in " ".join(process.cmdline())]
     pids = {process.pid for process in found}
     return next(process for process in found if process.ppid() not in pids)
+
+
+def count(home: Home, what: str) -> int:
+    """Return how many rows a part of a query (``receipts WHERE ...``) has by now; 0 while there is no table yet."""
+    if not (home.path / "state.db").exists():
+        return 0
+    with contextlib.suppress(sqlite3.OperationalError):
+        number: int = home.rows(f"SELECT COUNT(*) FROM {what}")[0][0]  # noqa: S608
+        return number
+    return 0
 
 
 def living_delegates(home: Home) -> list[psutil.Process]:
