@@ -1,10 +1,8 @@
 """Where things are: the home folder and what lies in it. One function each, no state."""
 
-import hashlib
 import os
 import stat
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -79,6 +77,9 @@ def socket_folder(instance: Path) -> Path:
     """Return a folder for sockets: the instance's own, or a short private one when its path is too long."""
     if len(os.fsencode(instance)) <= SOCKET_FOLDER_BYTES:
         return instance
+    import hashlib  # late, as in every module that the first lines of a command import
+    import tempfile
+
     digest = hashlib.sha256(os.fsencode(instance)).hexdigest()[:16]
     return Path(tempfile.gettempdir()) / f"fanjoin-{digest}"
 

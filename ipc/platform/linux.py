@@ -1,7 +1,6 @@
 """Linux: the proc file system, child subreapers, and SIGKILL as a pipe's notice."""
 
 import contextlib
-import ctypes
 import fcntl
 import os
 import resource
@@ -49,7 +48,9 @@ if sys.platform == "linux":
 
     def become_subreaper() -> None:
         """Adopt whatever descendants lose their parent, so that none of them escapes to init."""
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        import ctypes  # late: a command that starts a supervisor has no use for it
+
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
     def arm_backstop(descriptor: int) -> None:
         """Let the kernel SIGKILL this process when the last writer of the pipe is gone, even when it is stuck in C."""

@@ -18,7 +18,10 @@ from fanjoin.supervisor.loop import Loop
 
 _CODE = "from fanjoin.ipc.agent_start import main; main()"
 _WARM_CODE = "import fanjoin.agent_proc.main; " + _CODE
-_SIGKILL = 0 if sys.platform == "win32" else signal.SIGKILL
+if sys.platform == "win32":
+    _SIGKILL = 0
+else:
+    _SIGKILL = signal.SIGKILL
 
 
 class _Child(Struct, eq=False):

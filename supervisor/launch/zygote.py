@@ -49,11 +49,16 @@ def fork_zygote(agents: str = AGENTS) -> ZygoteHandle:
 
 
 class _Child(Struct):
-    attempt_id: str
+    order: Order
     lifeline: int
+    again: bool = False
     pid: int = 0
     pidfd: int = -1
     ended: bool = False
+
+    @property
+    def attempt_id(self) -> str:
+        return self.order.attempt_id
 
 
 class ZygoteLauncher:
@@ -78,21 +83,27 @@ class ZygoteLauncher:
 
     def launch(self, order: Order) -> None:
         """Ask for a fork; the bootstrap waits in the pipe, which holds it whole."""
+        self._try_launch(order, again=False)
+
+    def _try_launch(self, order: Order, *, again: bool) -> None:
         try:
-            self._launch(order)
+            self._launch(order, again=again)
+        except ConnectionError:
+            if self._zygote is not None:
+                self._zygote_died(self._zygote)
         except OSError as error:
             child = self._children.pop(order.attempt_id, None)
             if child is not None:
                 os.close(child.lifeline)
             self._report.failed(order.attempt_id, f"The process could not be started: {error}.")
 
-    def _launch(self, order: Order) -> None:
+    def _launch(self, order: Order, *, again: bool) -> None:
         self._read()  # a zygote that died just now is noticed here
         if self._zygote is None:
             self._adopt(self._execute_zygote())
         assert self._zygote is not None  # noqa: S101 - _adopt() just set it
         read, write = os.pipe()
-        self._children[order.attempt_id] = _Child(order.attempt_id, write)
+        self._children[order.attempt_id] = _Child(order, write, again)
         try:
             log = os.open(order.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
             try:
@@ -178,10 +189,17 @@ class ZygoteLauncher:
             if child.pidfd >= 0 and not child.ended:
                 self._loop.watch(child.pidfd, partial(self._reap, child))
             elif not child.pid:
-                self.release(child.attempt_id)
-                self._report.failed(child.attempt_id, "The process that forks agents died.")
+                self._launch_again(child)
             elif not child.ended:
                 self._ended(child.attempt_id, None, None)
+
+    def _launch_again(self, child: _Child) -> None:
+        """Ask the next zygote, once. Should the dead one have forked after all, the end of the lifeline ends that."""
+        self.release(child.attempt_id)
+        if child.again:
+            self._report.failed(child.attempt_id, "The process that forks agents died twice.")
+        else:
+            self._try_launch(child.order, again=True)
 
     def _reap(self, child: _Child) -> None:
         self._loop.unwatch(child.pidfd)
