@@ -63,6 +63,19 @@ def _words(argument: str) -> list[str]:
     return argument.split("=", 1) if argument.startswith("--format=") else [argument]
 
 
+def _tell_session(accepted: Accepted) -> None:
+    streams.complain(f"session: {accepted.session_id}")
+
+
+def _tell_verdict(result: JsonObject) -> None:
+    """Say on standard error how delegates ended, and why there is no answer."""
+    if result["results"]:
+        streams.complain(delegates_line(result["results"]))
+    error = result["error"]
+    if error is not None:
+        streams.complain(f"{result['status']} ({error['reason']}): {error['message']}")
+
+
 class TextOutput:
     """The answer on standard output; progress on standard error unless quiet."""
 
@@ -75,7 +88,7 @@ class TextOutput:
     def told(self, message: Told) -> None:
         """Show where the session is kept, and how delegates go."""
         if isinstance(message, Accepted):
-            streams.complain(f"session: {message.session_id}")
+            _tell_session(message)
         elif not self._quiet:
             self._progress(message)
 
@@ -95,11 +108,8 @@ class TextOutput:
 
     def done(self, result: JsonObject) -> None:
         """Print the answer, or why there is none."""
-        if result["results"]:
-            streams.complain(delegates_line(result["results"]))
+        _tell_verdict(result)
         error = result["error"]
-        if error is not None:
-            streams.complain(f"{result['status']} ({error['reason']}): {error['message']}")
         if result["answer"] and (error is None or error["reason"] == "storage_unavailable"):
             streams.write_line(result["answer"])
 
@@ -116,16 +126,19 @@ class JsonOutput:
 
     def told(self, message: Told) -> None:
         """Write an event."""
+        if isinstance(message, Accepted):
+            _tell_session(message)
         if self._stream:
             self._write(_event_object(message))
 
     def done(self, result: JsonObject) -> None:
-        """Write the result."""
-        self._write({"type": "result", **result} if self._stream else result)
+        """Write the result; people get the verdict on standard error in every format."""
+        _tell_verdict(result)
+        self.failed(result)
 
     def failed(self, result: JsonObject) -> None:
-        """Write the result of a run that has no turn to tell of."""
-        self.done(result)
+        """Write the result of a run whose end has been told already."""
+        self._write({"type": "result", **result} if self._stream else result)
 
     def _write(self, value: JsonObject) -> None:
         if not self.broken:

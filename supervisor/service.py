@@ -1,6 +1,5 @@
 """A supervisor put together: its folder and lock, store, doors, launcher, core; and its orderly end."""
 
-import contextlib
 import os
 import shutil
 import sqlite3
@@ -15,8 +14,8 @@ import msgspec
 from fanjoin.ipc import platform
 from fanjoin.ipc.bootstrap import CoreBootstrap
 from fanjoin.ipc.endpoints import Endpoints
-from fanjoin.ipc.errors import RunError, StorageError, UserError
-from fanjoin.ipc.paths import database_file, instance_folder
+from fanjoin.ipc.errors import FanjoinError, RunError, StorageError, UserError
+from fanjoin.ipc.paths import database_file, instance_folder, socket_folder
 from fanjoin.ipc.state_file import explain
 from fanjoin.supervisor.core.events import Submitted, ViewersLost
 from fanjoin.supervisor.core.machine import Core
@@ -52,6 +51,14 @@ class Service:
         self._folder = instance_folder(self._home, bootstrap.instance_id)
         self._lock = self._claim_folder()
         self._viewer_gone = False
+        try:
+            self._assemble(zygote, run_tag)
+        except FanjoinError:
+            self._remove_folders()
+            raise
+
+    def _assemble(self, zygote: "ZygoteHandle | None", run_tag: str) -> None:
+        bootstrap = self._bootstrap
         descriptors = platform.raise_descriptor_limit()
         self._loop = Loop()
         connection = self._open_database(run_tag)
@@ -159,5 +166,8 @@ class Service:
         self._launcher.close()
         self._store.close(LAST_WORD_SECONDS)
         self._sockets.close()
-        with contextlib.suppress(OSError):
-            shutil.rmtree(self._folder)
+        self._remove_folders()
+
+    def _remove_folders(self) -> None:
+        for folder in {self._folder, socket_folder(self._folder)}:
+            shutil.rmtree(folder, ignore_errors=True)
