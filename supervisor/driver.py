@@ -239,7 +239,8 @@ class Driver:
             self.failed(effect.attempt_id, f"Its settings are too large for a pipe: {error}")
             return
         tls = effect.endpoint.base_url.startswith("https:")
-        self.launcher.launch(Order(attempt_id=effect.attempt_id, bootstrap=frame, log=self._log(effect.attempt_id), tls=tls))
+        log = self._log(effect.attempt_id)
+        self.launcher.launch(Order(attempt_id=effect.attempt_id, bootstrap=frame, log=log, tls=tls))
 
     def _stop(self, attempt_id: str, *, hard: bool) -> None:
         process = self._processes.get(attempt_id)
