@@ -24,7 +24,7 @@ _DEADLINES = ("hello", "timeout", "stall", "grace", "term", "linger")
 _BEFORE_FIRST_STEP = frozenset({"killed", "out_of_memory", "signal", "exit_code", "no_result", "spawn_failed"})
 
 
-def start(state: State, work: Work) -> None:
+def start(state: State, work: Work) -> Attempt:
     """Record the intent to start a process for some work; it is launched when that is committed."""
     work.attempts += 1
     attempt = Attempt(attempt_id=attempt_id(work.work_id, work.attempts), work=work, number=work.attempts)
@@ -39,6 +39,7 @@ def start(state: State, work: Work) -> None:
         at=state.wall,
     )
     state.persist([intended], _intended(state, attempt))
+    return attempt
 
 
 def _intended(state: State, attempt: Attempt) -> Callable[[str | None, dict[str, int]], None]:
@@ -48,7 +49,8 @@ def _intended(state: State, attempt: Attempt) -> Callable[[str | None, dict[str,
             _close(state, attempt)
             _launch_failed(state, attempt, f"state.db could not record the start: {error}")
         elif attempt.intent is not None:
-            _died_unlaunched(state, attempt)
+            _end(state, attempt, "not started")
+            finish(state, attempt.work, from_intent(attempt.work, attempt.intent))
         else:
             _launch(state, attempt)
 
@@ -86,6 +88,9 @@ def launch_failed(state: State, attempt: Attempt, message: str) -> None:
 
 
 def _launch_failed(state: State, attempt: Attempt, message: str) -> None:
+    if attempt.intent is not None:
+        finish(state, attempt.work, from_intent(attempt.work, attempt.intent))
+        return
     failures = state.launch_failures
     failures.append(state.now)
     while failures and failures[0] < state.now - RESTART_PERIOD:
@@ -114,9 +119,9 @@ def hello(state: State, attempt: Attempt) -> None:
 
 
 def watch_stall(state: State, attempt: Attempt) -> None:
-    """Start again to wait for a sign of progress."""
+    """Start again to wait for a sign of progress, from a process that has reason to show one."""
     stall = attempt.work.turn.submit.settings.limits.stall_seconds
-    if stall and attempt.phase == "running":
+    if stall and attempt.phase == "running" and attempt.intent is None and attempt.work.join is None:
         state.timers.set(attempt.attempt_id, "stall", state.now + stall)
 
 
@@ -178,6 +183,8 @@ def cancel(state: State, work: Work, intent: Intent) -> None:
     elif attempt.intent is None:
         attempt.intent = intent
         _ask_to_stop(state, attempt)
+    elif state.timers.has(attempt.attempt_id, "grace"):
+        state.timers.hasten(attempt.attempt_id, "grace", state.now + work.turn.grace)
 
 
 def _ask_to_stop(state: State, attempt: Attempt) -> None:
@@ -193,7 +200,8 @@ def _ask_to_stop(state: State, attempt: Attempt) -> None:
 def force(state: State, attempt: Attempt) -> None:
     """End a process and everything below it now."""
     state.timers.clear(attempt.attempt_id, "grace", "term", "linger")
-    state.stop(attempt, hard=True)
+    if attempt.alive:
+        state.stop(attempt, hard=True)
 
 
 def due(state: State, attempt: Attempt, kind: str) -> None:
@@ -243,7 +251,8 @@ def _crash(work: Work, reason: str, message: str) -> Outcome:
 def misbehaved(state: State, attempt: Attempt, what: str) -> None:
     """End a process that broke the protocol."""
     if attempt.work.outcome is None:
-        attempt.intent = Intent(status="crashed", reason="protocol_violation", message=what)
+        broke = Intent(status="crashed", reason="protocol_violation", message=what)
+        attempt.intent = attempt.intent or broke
     force(state, attempt)
 
 
@@ -258,12 +267,6 @@ def _decide(state: State, attempt: Attempt, outcome: Outcome) -> None:
     if attempt.end is not None and work.outcome is None:
         work.end = attempt.end
     finish(state, work, outcome)
-
-
-def _died_unlaunched(state: State, attempt: Attempt) -> None:
-    _end(state, attempt, "not started")
-    if attempt.intent is not None:
-        finish(state, attempt.work, from_intent(attempt.work, attempt.intent))
 
 
 def gone(state: State, attempt: Attempt) -> None:

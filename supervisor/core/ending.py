@@ -44,11 +44,7 @@ def _finish_delegate(state: State, delegate: Delegate, outcome: Outcome) -> None
 
 def _receipt_committed(state: State, delegate: Delegate) -> Callable[[str | None, dict[str, int]], None]:
     def committed(error: str | None, _: dict[str, int]) -> None:
-        delegate.durable = True
-        if error is None:
-            acknowledge(state, delegate)
-        else:
-            delegate.turn.unrecorded = error
+        _note_commit(state, delegate, error)
         state.announce(delegate.turn, "delegation.completed", entry=delegate.entry)
         join = delegate.call.join
         if join is not None and join.complete:
@@ -57,16 +53,27 @@ def _receipt_committed(state: State, delegate: Delegate) -> Callable[[str | None
     return committed
 
 
+def _note_commit(state: State, work: Work, error: str | None) -> None:
+    """Acknowledge a result that is committed; a process whose result is not would wait for that for ever: end it."""
+    if error is None:
+        work.durable = True
+        acknowledge(state, work)
+        return
+    work.unrecorded = work.turn.unrecorded = error
+    if work.attempt is not None and work.attempt.alive:
+        state.stop(work.attempt, hard=True)
+
+
 def acknowledge(state: State, work: Work) -> None:
-    """Tell a process that its result is committed; it has a few seconds to exit."""
+    """Tell a process that its result is committed; from the first time on it has a few seconds to exit."""
     attempt = work.attempt
-    if attempt is not None and attempt.phase == "saved":
+    if work.durable and attempt is not None and attempt.phase == "saved":
         state.send(attempt, ResultAck())
-        state.timers.set(attempt.attempt_id, "linger", state.now + LINGER_SECONDS)
+        state.timers.hasten(attempt.attempt_id, "linger", state.now + LINGER_SECONDS)
 
 
 def resume(join: Join) -> None:
-    """Let a parent go on whose join is complete: a root at once, a delegate when it gets a slot."""
+    """Let a parent go on whose join is complete: a turn's root at once, a delegate when it gets a slot."""
     parent = join.parent
     if parent.outcome is None:
         parent.turn.resuming.append(parent)
@@ -74,8 +81,8 @@ def resume(join: Join) -> None:
 
 def settle(state: State, turn: Turn) -> None:
     """End a turn whose root has ended and whose delegates are all recorded."""
-    outcome = turn.root.outcome
-    if turn.closing or outcome is None or not all(delegate.durable for delegate in turn.delegates):
+    outcome = turn.outcome
+    if turn.closing or outcome is None or not all(delegate.over for delegate in turn.delegates):
         return
     turn.closing = True
     state.timers.clear(turn.admission_id, "deadline")
@@ -94,19 +101,18 @@ def _stored(turn: Turn, outcome: Outcome) -> dict[str, object]:
         "answer": outcome.text or "",
         "partial_text": outcome.partial_text,
         "steps": outcome.steps,
-        "usage": entries.builtins(turn.root.usage),
-        "usage_total": entries.builtins(turn.root.usage_total()),
+        "usage": entries.builtins(turn.usage),
+        "usage_total": entries.builtins(turn.usage_total()),
         "delegates": len(turn.delegates),
     }
 
 
 def _turn_committed(state: State, turn: Turn, outcome: Outcome) -> Callable[[str | None, dict[str, int]], None]:
     def committed(error: str | None, _: dict[str, int]) -> None:
-        turn.unrecorded = turn.unrecorded or error or ""
-        turn.root.durable = True
+        if turn.done:
+            return  # its admission was refused meanwhile
         turn.done = True
-        if error is None:
-            acknowledge(state, turn.root)
+        _note_commit(state, turn, error)
         state.tell(turn.viewer, entries.turn_done(turn, outcome))
 
     return committed

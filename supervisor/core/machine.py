@@ -33,7 +33,7 @@ from fanjoin.supervisor.core.events import (
     ViewersLost,
 )
 from fanjoin.supervisor.core.model import PARTIAL_CHARS, TRACE_ENTRIES, Attempt, Intent, Turn
-from fanjoin.supervisor.core.scheduling import pump
+from fanjoin.supervisor.core.scheduling import schedule
 from fanjoin.supervisor.core.state import State
 from fanjoin.supervisor.records import MessagesAdded
 
@@ -56,7 +56,7 @@ class Core:
     @property
     def idle(self) -> bool:
         """Say whether no turn is open and no process of ours exists."""
-        return not self.state.queues and not self.state.attempts
+        return not self.state.turns and not self.state.attempts
 
     def next_deadline(self) -> float | None:
         """Return the monotonic time at which a ``Tick`` is due."""
@@ -74,12 +74,12 @@ class Core:
         state.timers.observe(now)
         state.now, state.wall = now, wall
         self._dispatch(event)
-        for turn in [turn for queue in state.queues.values() for turn in queue]:
+        for turn in list(state.turns.values()):
             turns.cancel_orphans(state, turn)
-            pump(state, turn)
             settle(state, turn)
             if turn.done:
                 turns.release(state, turn)
+        schedule(state)
         return state.take_effects()
 
     def _dispatch(self, event: CoreEvent) -> None:
@@ -195,7 +195,7 @@ class Core:
             self.state.tell(event.viewer, Refused(request_id=event.request_id, reason="not_found", message=message))
 
     def _open_turns(self) -> list[Turn]:
-        return [turn for queue in self.state.queues.values() for turn in queue if not turn.done]
+        return [turn for turn in self.state.turns.values() if not turn.done]
 
     def _tick(self) -> None:
         for owner, kind in self.state.timers.due(self.state.now):

@@ -48,13 +48,12 @@ class Attempt(Struct, kw_only=True, eq=False):
 
 
 class Work(Struct, kw_only=True, eq=False):
-    """What a turn's root and a delegate have in common: something that processes are started for until it ended.
+    """What a turn and a delegate have in common: something that processes are started for until it ended.
 
-    ``outcome`` is set once. ``durable`` says that it is committed, or that the store refused it for good.
+    ``outcome`` is set once. ``durable`` says that it is committed, ``unrecorded`` why the store refused it for good.
     """
 
     work_id: str
-    turn: "Turn"
     depth: int
     endpoint: Endpoint
     queued_at: float
@@ -65,12 +64,23 @@ class Work(Struct, kw_only=True, eq=False):
     outcome: Outcome | None = None
     end: Exit | None = None
     durable: bool = False
+    unrecorded: str = ""
     partial: str = ""
     steps: int = 0
     usage: Usage = Usage()
     trace: list[ToolTrace] = field(default_factory=list)
     join: "Join | None" = None
     children: list["Delegate"] = field(default_factory=list)
+
+    @property
+    def turn(self) -> "Turn":
+        """Return the turn that this is a part of."""
+        raise NotImplementedError
+
+    @property
+    def over(self) -> bool:
+        """Say whether nobody has to wait for this any more."""
+        return self.durable or bool(self.unrecorded)
 
     def usage_total(self) -> Usage:
         """Return the usage of this and of everything below it."""
@@ -83,6 +93,7 @@ class Work(Struct, kw_only=True, eq=False):
 class Delegate(Work, kw_only=True, eq=False):
     """One child of a call; ``work_id`` is its receipt_id."""
 
+    turn: "Turn"
     call: "Call"
     index: int
     spec: TaskSpec
@@ -103,7 +114,7 @@ class Call(Struct, kw_only=True, eq=False):
 
 
 class Join(Struct, kw_only=True, eq=False):
-    """The calls of one assistant message; its parent waits until each of their delegates is durable."""
+    """The calls of one assistant message; its parent waits until each of their delegates is recorded."""
 
     join_id: str
     parent: Work
@@ -112,28 +123,35 @@ class Join(Struct, kw_only=True, eq=False):
     @property
     def complete(self) -> bool:
         """Say whether nothing is left to wait for."""
-        return all(delegate.durable for call in self.calls for delegate in call.delegates)
+        return all(delegate.over for call in self.calls for delegate in call.delegates)
 
 
-class Turn(Struct, kw_only=True, eq=False):
-    """One submission and everything below it.
+class Turn(Work, kw_only=True, eq=False):
+    """One submission and everything below it; the process of the turn itself is its root agent.
 
-    ``waiting`` are delegates without a process, ``resuming`` orchestrators whose join is complete and that need a
-    slot to go on, ``holders`` the attempts that hold one.
+    ``work_id`` is its admission_id. ``waiting`` are delegates without a process, ``resuming`` those whose join is
+    complete and that need a slot to go on, ``holders`` the attempts that hold one.
     """
 
-    admission_id: str
     session_id: str
     viewer: str
     submit: Submit
     history: list[JsonObject]
-    root: Work = None  # type: ignore[assignment]  # root and turn name each other: set right after
     waiting: deque[Delegate] = field(default_factory=deque)
     resuming: deque[Work] = field(default_factory=deque)
     holders: set[str] = field(default_factory=set)
     calls: list[Call] = field(default_factory=list)
     delegates: list[Delegate] = field(default_factory=list)
     grace: float = 4.0
-    unrecorded: str = ""
     closing: bool = False
     done: bool = False
+
+    @property
+    def turn(self) -> "Turn":
+        """Return the turn itself."""
+        return self
+
+    @property
+    def admission_id(self) -> str:
+        """Return the name of the turn's row."""
+        return self.work_id

@@ -24,6 +24,10 @@ class Timers:
         """Say whether a deadline is armed."""
         return (owner, kind) in self._deadlines
 
+    def hasten(self, owner: str, kind: str, when: float) -> None:
+        """Arm a deadline, or move an armed one forward, never back."""
+        self._deadlines[owner, kind] = min(when, self._deadlines.get((owner, kind), when))
+
     def next(self) -> float | None:
         """Return the earliest deadline."""
         return min(self._deadlines.values(), default=None)

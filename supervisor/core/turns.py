@@ -26,34 +26,27 @@ from fanjoin.supervisor.records import (
 
 
 def submit(state: State, viewer: str, submission: Submit, history: list[JsonObject]) -> None:
-    """Admit a turn: record it, tell the viewer, and run it when it is the first of its session."""
+    """Admit a turn: record it and tell the viewer; it runs when its session and a process are free."""
     turn = _new_turn(state, viewer, submission, history)
-    queue = state.queues.setdefault(turn.session_id, deque())
-    queue.append(turn)
+    state.turns[turn.admission_id] = turn
+    state.queues.setdefault(turn.session_id, deque()).append(turn)
     records: list[Record] = [] if submission.session_id else [_session_record(turn, state.wall)]
     records.append(_admission_record(turn, state.wall))
     state.persist(records, _admitted(state, turn))
-    if queue[0] is turn:
-        _begin(state, turn)
 
 
 def _new_turn(state: State, viewer: str, submission: Submit, history: list[JsonObject]) -> Turn:
-    turn = Turn(
-        admission_id=state.new_id(ids.TURN),
+    return Turn(
+        work_id=state.new_id(ids.TURN),
+        depth=0,
+        endpoint=submission.settings.endpoint,
+        queued_at=state.now,
         session_id=submission.session_id or state.new_id(ids.SESSION),
         viewer=viewer,
         submit=submission,
         history=history,
         grace=submission.settings.limits.cancel_grace_seconds,
     )
-    turn.root = Work(
-        work_id=turn.admission_id,
-        turn=turn,
-        depth=0,
-        endpoint=submission.settings.endpoint,
-        queued_at=state.now,
-    )
-    return turn
 
 
 def _session_record(turn: Turn, wall: float) -> SessionCreated:
@@ -102,20 +95,24 @@ def _admitted(state: State, turn: Turn) -> Callable[[str | None, dict[str, int]]
             turn.done = turn.closing = True
             state.tell(turn.viewer, Refused(request_id=request_id, reason="storage_unavailable", message=error))
             return
-        state.turns[turn.admission_id] = turn
         accepted = Accepted(
             request_id=request_id,
             session_id=turn.session_id,
             admission_id=turn.admission_id,
             sequence=sequences.get(turn.admission_id, 0),
-            status="started" if turn.root.attempts else "queued",
+            status="started" if turn.attempts else "queued",
         )
         state.tell(turn.viewer, accepted)
 
     return committed
 
 
-def _begin(state: State, turn: Turn) -> None:
+def may_begin(state: State, turn: Turn) -> bool:
+    """Say whether a turn has not begun and is the next one of its session."""
+    return not turn.attempts and turn.outcome is None and state.queues[turn.session_id][0] is turn
+
+
+def begin(state: State, turn: Turn) -> None:
     """Start a turn's root; its process is launched when the turn is committed."""
     user = {"role": "user", "content": turn.submit.text}
     state.persist(
@@ -128,7 +125,7 @@ def _begin(state: State, turn: Turn) -> None:
     deadline = turn.submit.settings.deadline_seconds
     if deadline:
         state.timers.set(turn.admission_id, "deadline", state.now + deadline)
-    attempts.start(state, turn.root)
+    attempts.start(state, turn)
 
 
 def _started(state: State, turn: Turn) -> Callable[[str | None, dict[str, int]], None]:
@@ -140,7 +137,8 @@ def _started(state: State, turn: Turn) -> Callable[[str | None, dict[str, int]],
 
 
 def release(state: State, turn: Turn) -> None:
-    """Forget a turn that is over, and begin the next one of its session."""
+    """Forget a turn that is over: the next one of its session may begin."""
+    state.timers.clear(turn.admission_id, "deadline")
     state.turns.pop(turn.admission_id, None)
     for delegate in turn.delegates:
         state.delegates.pop(delegate.work_id, None)
@@ -148,14 +146,12 @@ def release(state: State, turn: Turn) -> None:
     queue.remove(turn)
     if not queue:
         del state.queues[turn.session_id]
-    elif not queue[0].root.attempts:
-        _begin(state, queue[0])
 
 
 def delegate(state: State, attempt: Attempt, message: DelegateMessage) -> None:
     """Accept or refuse the calls of one assistant message; the parent waits and holds no slot meanwhile."""
     work = attempt.work
-    if attempt.phase != "running" or work.join is not None or work.outcome is not None:
+    if attempt.phase != "running" or attempt.intent is not None or work.join is not None:
         return
     join = Join(join_id=message.join_id, parent=work, calls=[])
     for request in message.calls:
@@ -235,7 +231,7 @@ def _accepted(child: Delegate, parent: Work, wall: float) -> DelegateAccepted:
 
 def cancel_turn(state: State, turn: Turn, intent: Intent, *, now: bool = False) -> None:
     """End a turn: its root and every delegate that has not ended."""
-    for work in [*turn.delegates, turn.root]:
+    for work in [*turn.delegates, turn]:
         attempts.cancel(state, work, intent)
         if now and work.attempt is not None and work.attempt.alive:
             attempts.force(state, work.attempt)
@@ -244,7 +240,7 @@ def cancel_turn(state: State, turn: Turn, intent: Intent, *, now: bool = False) 
 def cancel_orphans(state: State, turn: Turn) -> None:
     """End the delegates of parents that have ended themselves: nobody waits for them."""
     for child in turn.delegates:
-        parent = child.call.join.parent if child.call.join else turn.root
+        parent = child.call.join.parent if child.call.join else turn
         if child.outcome is None and parent.outcome is not None:
             attempts.cancel(state, child, orphaned(parent))
 
