@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import sys
+from typing import TextIO
 
 
 def repair() -> None:
@@ -37,7 +38,7 @@ def write_line(text: str) -> bool:
         stream.buffer.write(data)
         stream.buffer.flush()
     except OSError as error:
-        _silence_stdout()
+        _silence(stream)
         _require_a_reader_that_left(error)
         return False
     return True
@@ -58,9 +59,11 @@ def complain(text: str) -> None:
     if stream is None:
         return
     encoding = stream.encoding or "utf-8"
-    with contextlib.suppress(OSError, ValueError):
+    try:
         stream.write(text.encode(encoding, "replace").decode(encoding, "replace") + "\n")
         stream.flush()
+    except OSError:
+        _silence(stream)
 
 
 def is_terminal(descriptor: int) -> bool:
@@ -71,9 +74,9 @@ def is_terminal(descriptor: int) -> bool:
         return False
 
 
-def _silence_stdout() -> None:
-    """Let what the interpreter still flushes at its exit go nowhere, without a message about it."""
+def _silence(stream: TextIO) -> None:
+    """Let what the interpreter still flushes at its exit go nowhere: its failure would change the exit code."""
     with contextlib.suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, sys.stdout.fileno())
+        os.dup2(null, stream.fileno())
         os.close(null)

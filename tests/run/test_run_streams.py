@@ -56,7 +56,8 @@ def test_a_stream_whose_reader_leaves_midway_ends_the_run(home: Home) -> None:
     home.config("delegation: {cancel_grace_seconds: 1}")
     process = home.start(delegate_plan("[[answer a]]", "[[hang]]", "[[sleep 0.5]] c"), "--format", "stream-json")
     assert process.stdout is not None
-    process.stdout.readline()
+    while b"delegation.completed" not in process.stdout.readline():
+        continue
     process.stdout.close()
     _, err = process.communicate(timeout=20)
     home.check_nothing_left()
@@ -74,6 +75,18 @@ def test_an_answer_that_cannot_be_written_is_a_failure(home: Home) -> None:
     assert b"No space left" in done.stderr
     assert b"Traceback" not in done.stderr
     assert json.loads(home.rows("SELECT outcome FROM session_admissions")[0][0])["answer"] == "lost"
+
+
+@posix_only
+def test_standard_error_that_cannot_be_written_changes_nothing(home: Home) -> None:
+    """A full device, or a reader that left: the answer is written and the exit code is the turn's."""
+    assert by_shell(home, 'exec "$@" 2>/dev/full', ONE).returncode == 0
+    process = home.start(ONE)
+    assert process.stderr is not None
+    process.stderr.close()
+    out, _ = process.communicate(timeout=20)
+    assert (process.returncode, out[:20]) == (0, b"1 of 1 delegate comp")
+    home.check_nothing_left()
 
 
 def test_a_given_query_never_waits_on_standard_input(home: Home) -> None:
