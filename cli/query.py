@@ -8,6 +8,8 @@ from fanjoin.cli import streams
 from fanjoin.ipc.errors import UserError
 from fanjoin.ipc.text import clean
 
+_NEXT_STEP = "Give a query with chat -q TEXT, run TEXT, --query-file FILE, or on standard input."
+
 
 def read_query(query: str | None, query_file: str | None) -> str:
     """Return the text of the turn.
@@ -22,11 +24,9 @@ def read_query(query: str | None, query_file: str | None) -> str:
     elif query_file == "-" or not streams.is_terminal(0):
         text, source = _from_stdin(), "Standard input"
     else:
-        raise UserError("There is no query. Give one with -q TEXT, --query-file FILE, or on standard input.")
+        raise UserError(f"There is no query. {_NEXT_STEP}")
     if not text.strip():
-        raise UserError(
-            f"{source} is empty, so there is nothing to do. Give a query with -q TEXT or --query-file FILE."
-        )
+        raise UserError(f"{source} is empty, so there is nothing to do. {_NEXT_STEP}")
     return clean(text)
 
 

@@ -28,7 +28,7 @@ class Flags(Struct, frozen=True, kw_only=True):
     max_tokens_total: int | None = None
     ignore_rules: bool | None = None
     cwd: str | None = None
-    allow: tuple[str, ...] = ()
+    allow: tuple[str, ...] | None = None
 
 
 class Setting(Struct, frozen=True, kw_only=True):
@@ -75,7 +75,7 @@ def merged(stack: Mapping[str, Layer]) -> Layer:
 def _from_flags(flags: Flags) -> Iterator[tuple[str, Setting]]:
     for name, key in KEYS.items():
         value = getattr(flags, key.flag, None)
-        if value is not None and value != ():
+        if value is not None:
             option = _OPTIONS.get(key.flag, "--" + key.flag.replace("_", "-"))
             yield name, _checked(key, value, "flag", option)
 

@@ -112,8 +112,8 @@ def test_an_endless_bad_call_ends_the_turn(home: Home) -> None:
 def test_lone_surrogates_and_nul_do_no_harm(home: Home) -> None:
     """In goals, contexts and answers: each run completes; surrogates become U+FFFD, everything else stays."""
     odd = "\ud83d x \x00 y \udc00 \U0001f600"
-    goals = [{"goal": f"[[answer A{odd}]] {odd}", "context": odd}, f"count {odd}"]
-    done = home.chat(delegate_plan(*goals), "--format", "json")
+    query = delegate_plan({"goal": f"[[answer A{odd}]] {odd}", "context": odd}, f"count {odd}")
+    done = home.chat(query, "--format", "json")
     result = json.loads(done.stdout)
     shown = "\ufffd x \x00 y \ufffd \U0001f600"
     assert (done.returncode, result["results"][0]["summary"]) == (0, f"A{shown}")

@@ -12,7 +12,7 @@ CAP_OF_THREE = "delegation: {max_concurrent_children: 3}"
 
 def most_in_flight(home: Home) -> int:
     """Return how many requests the provider answered at the same time, at most."""
-    return max(request["in_flight"] for request in home.provider.requests())
+    return max(int(request["in_flight"]) for request in home.provider.requests())
 
 
 def summaries(result: dict[str, Any]) -> list[str]:

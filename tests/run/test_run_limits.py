@@ -83,3 +83,13 @@ def test_a_current_folder_that_is_gone_is_named(home: Home) -> None:
     done = home.run(["/bin/sh", "-c", script, "sh", *command])
     assert (done.returncode, b"-C" in done.stderr, b"Traceback" in done.stderr) == (2, True, False)
     assert home.run(["/bin/sh", "-c", script, "sh", *command, "-C", str(home.path)]).stdout == b"ok\n"
+
+
+def test_toolsets_decide_whether_the_root_may_delegate(home: Home) -> None:
+    """``--toolsets`` without delegation, or empty: the tool is not offered and a call of it is refused."""
+    query = delegate_plan("[[answer a]]")
+    for toolsets in ("files", ""):
+        assert b"unknown_tool" in home.chat(query, "--toolsets", toolsets).stdout
+    assert {name for request in home.provider.requests() for name in request["tools"]} == set()
+    assert home.statuses() == []
+    assert home.chat(query, "--toolsets", "delegation").stdout.startswith(b"1 of 1 delegate completed.")

@@ -86,8 +86,8 @@ def test_what_an_encoding_cannot_hold_is_replaced(home: Home, environ: dict[str,
 @pytest.mark.skipif(sys.platform == "win32", reason="arguments are text on Windows")
 def test_bytes_that_are_no_text_on_the_command_line_do_no_harm(home: Home) -> None:
     """A query and a model name with a byte that is not UTF-8."""
-    command = [os.fsencode(part) for part in home.command("chat", "-Q", *home.model())]
-    done = home.run([*command, b"-q", b"one two \xff three", b"-m", b"synth\xffetic", b"--format", b"json"])
+    query, model = (os.fsdecode(data) for data in (b"one two \xff three", b"synth\xffetic"))
+    done = home.chat(query, "-m", model, "--format", "json")
     assert done.returncode == 0, done.stderr
     assert b"4 words in 1 line" in done.stdout
 
