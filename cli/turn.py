@@ -126,7 +126,8 @@ class _TurnRun:
             streams.complain(f"warning: {warning}")
         _refuse_below_an_agent(resolved.turn)
         with ExitStack() as stack:
-            settings = _with_local_model(resolved, stack)
+            with self._interrupts.raising():
+                settings = _with_local_model(resolved, stack)
             return self._follow(core, self._submission(text, settings), resolved)
 
     def _submission(self, text: str, settings: TurnSettings) -> Submit:
