@@ -42,26 +42,12 @@ from fanjoin.ipc.messages import (
     ToAgent,
     Welcome,
 )
-from fanjoin.ipc.platform import has_children
+from fanjoin.ipc.platform import POLLS_PIPES, has_children
 
 RESEND_SECONDS = 0.5
 LINGER_SECONDS = 1.0
 _RECONNECT_MS = 20
 _JOIN = "j_"
-
-
-def die_with(lifeline: int) -> None:
-    """End this process at once when the other end of the pipe is closed: the supervisor is gone."""
-    threading.Thread(target=_watch, args=(lifeline,), name="lifeline", daemon=True).start()
-
-
-def _watch(lifeline: int) -> None:
-    try:
-        while os.read(lifeline, 512):
-            pass
-    except OSError:
-        traceback.print_exc()
-    os._exit(1)
 
 
 class Link:
@@ -83,9 +69,18 @@ class Link:
         self._result_file: Path | None = None
         self._resend_at = 0.0
 
-    def start(self) -> None:
-        """Connect and say hello."""
-        threading.Thread(target=self._run, name="link", daemon=True).start()
+    def start(self, lifeline: int) -> None:
+        """Connect, say hello, and serve from now on.
+
+        Args:
+            lifeline: the readable end of a pipe; the process ends at once when the other end is closed.
+        """
+        context = zmq.Context()
+        dealer = context.socket(zmq.DEALER)
+        _connect(dealer, self._endpoints, self._who["attempt_id"])
+        # Here and not in the thread: the supervisor need not wait until that has begun to run.
+        dealer.send(self._frame(Hello, nonce=self._nonce, pid=os.getpid()))
+        threading.Thread(target=self._run, args=(context, dealer, lifeline), name="link", daemon=True).start()
 
     def welcome(self) -> AgentTask:
         """Wait for the work of this process."""
@@ -124,23 +119,29 @@ class Link:
 
     # --- everything below runs in the link's thread ---
 
-    def _run(self) -> None:
+    def _run(self, context: "zmq.Context[zmq.Socket[bytes]]", dealer: "zmq.Socket[bytes]", lifeline: int) -> None:
         try:
-            self._serve()
+            self._serve(dealer, lifeline)
+            dealer.close(linger=int(LINGER_SECONDS * 1000))
+            context.term()
+            exit_now(0)
         except BaseException:  # noqa: BLE001 - without its link the process is nothing
             traceback.print_exc()
             exit_now(1)
 
-    def _serve(self) -> None:
-        context = zmq.Context()
-        dealer = context.socket(zmq.DEALER)
-        _connect(dealer, self._endpoints, self._who["attempt_id"])
-        dealer.send(self._frame(Hello, nonce=self._nonce, pid=os.getpid()))
+    def _serve(self, dealer: "zmq.Socket[bytes]", lifeline: int) -> None:
+        """Serve until the result is acknowledged, and say bye."""
         poller = zmq.Poller()
         poller.register(dealer, zmq.POLLIN)
         poller.register(self._woken, zmq.POLLIN)
+        if POLLS_PIPES:
+            poller.register(lifeline, zmq.POLLIN)
+        else:
+            threading.Thread(target=_watch, args=(lifeline,), name="lifeline", daemon=True).start()
         while True:
             ready = dict(poller.poll(self._patience()))
+            if lifeline in ready:
+                _read(lifeline)
             if self._woken.fileno() in ready:
                 self._woken.recv(4096)
                 self._send_outbox(dealer)
@@ -149,9 +150,6 @@ class Link:
             if self._result and time.monotonic() >= self._resend_at:
                 self._send_result(dealer)
         dealer.send(self._frame(Bye, childless=not has_children()))
-        dealer.close(linger=int(LINGER_SECONDS * 1000))
-        context.term()
-        exit_now(0)
 
     def _patience(self) -> int | None:
         """Return the milliseconds until the result has to be sent again."""
@@ -217,6 +215,21 @@ class Link:
         text = f"ended on request ({cancel.reason}) before it had an answer"
         result = Result(outcome=account.ended("cancelled", cancel.reason, text), **self._who)
         self._end_with(result, self._codec.encode(result))
+
+
+def _watch(lifeline: int) -> None:
+    while True:
+        _read(lifeline)
+
+
+def _read(lifeline: int) -> None:
+    """Read what came through the lifeline, and end this process at once when it was the end: nobody is there."""
+    try:
+        if os.read(lifeline, 512):
+            return
+    except OSError:
+        traceback.print_exc()
+    os._exit(1)
 
 
 def _connect(dealer: zmq.Socket[bytes], endpoints: Endpoints, identity: str) -> None:

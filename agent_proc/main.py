@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from fanjoin.agent_proc.account import Account
 from fanjoin.agent_proc.http import Http, tls_context
-from fanjoin.agent_proc.link import Link, die_with, exit_now
+from fanjoin.agent_proc.link import Link, exit_now
 from fanjoin.agent_proc.loop import Agent
 from fanjoin.agent_proc.provider.chat_completions import ChatCompletions
 from fanjoin.agent_proc.provider.client import ModelClient
@@ -41,11 +41,10 @@ def run(bootstrap: AgentBootstrap, lifeline: int) -> None:
         bootstrap: who this process is and whom it talks to.
         lifeline: the readable end of a pipe; the process ends at once when the other end is closed.
     """
-    die_with(lifeline)
     try:
         account = Account()
         link = Link(bootstrap, account)
-        link.start()
+        link.start(lifeline)
         with contextlib.suppress(MemoryError):
             link.finish(_work(bootstrap.endpoint, link.welcome(), link, account))
         link.finish(account.out_of_memory())  # what took the memory went with the error

@@ -1,12 +1,16 @@
 """What the zygote does before it freezes: load everything that an agent needs, late imports included."""
 
+import ctypes  # noqa: F401 - an agent of Linux calls prctl through it
+import io
 import socket
 from collections.abc import Iterator
 from typing import Any
 
 from fanjoin.agent_proc.http import Http
 from fanjoin.agent_proc.provider.chat_completions import ChatCompletions
+from fanjoin.ipc.bootstrap import AGENT_LIMIT, AgentBootstrap, pack_frame, read_frame
 from fanjoin.ipc.codec import agent_side
+from fanjoin.ipc.endpoints import Endpoints
 from fanjoin.ipc.messages import AgentTask, Welcome
 from fanjoin.ipc.settings import Endpoint, ModelLimits
 
@@ -29,6 +33,11 @@ def rehearse() -> Iterator[None]:
 
 def _read_messages() -> None:
     """Let the codec inspect the message types, which it does once per type."""
+    endpoint = Endpoint(base_url="", model="")
+    bootstrap = AgentBootstrap(
+        run_id="", attempt_id="", nonce="", entry="", depth=0, endpoints=Endpoints(), endpoint=endpoint
+    )
+    read_frame(io.BytesIO(pack_frame(bootstrap)), AgentBootstrap, AGENT_LIMIT)
     codec = agent_side()
     codec.decode(codec.encode(Welcome(task=AgentTask(owner_id="", session_id="", text=""))))
 

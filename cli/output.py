@@ -38,19 +38,14 @@ def _error(done: TurnDone) -> JsonObject | None:
     return None
 
 
-def failure_object(reason: str, message: str, exit_code: int, session_id: str = "") -> JsonObject:
-    """Return the object of a run that has no turn to tell of."""
-    done = TurnDone(session_id=session_id, admission_id="", status="failed", reason=reason, message=message)
-    return result_object(done, exit_code)
-
-
 def end_early(arguments: list[str], message: str, exit_code: int) -> None:
     """Say why a run ended before its flags were understood; a machine format among them gets its object."""
     streams.complain(message)
     form = _asked_format(arguments)
     if form in _MACHINE_FORMATS:
         reason = "usage" if exit_code == USAGE else "failed"
-        JsonOutput(stream=form == "stream-json").failed(failure_object(reason, message, exit_code))
+        done = TurnDone(session_id="", admission_id="", status="failed", reason=reason, message=message)
+        JsonOutput(stream=form == "stream-json").failed(result_object(done, exit_code))
 
 
 def _asked_format(arguments: list[str]) -> str:

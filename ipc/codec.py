@@ -4,9 +4,10 @@ A message over ``INLINE_LIMIT`` travels as a file in the run's private spool fol
 its size and its SHA-256, and the receiver removes it after reading.
 """
 
+import functools
 import os
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -39,6 +40,12 @@ class Spooled(msgspec.Struct, frozen=True, kw_only=True, tag="spooled"):
     sha256: str
 
 
+@functools.cache
+def _decoder(incoming: Any) -> msgspec.msgpack.Decoder[Any]:
+    """Return the decoder of a direction, made once: it inspects every message type, and forked agents share it."""
+    return msgspec.msgpack.Decoder(incoming | Spooled)
+
+
 class Codec(Generic[Message]):
     """Encodes any message and decodes those of one direction.
 
@@ -48,7 +55,7 @@ class Codec(Generic[Message]):
     """
 
     def __init__(self, incoming: object, spool: Path | None = None) -> None:
-        self._decoder: msgspec.msgpack.Decoder[Message | Spooled] = msgspec.msgpack.Decoder(incoming | Spooled)
+        self._decoder: msgspec.msgpack.Decoder[Message | Spooled] = _decoder(incoming)
         self._spool = spool
 
     def encode(self, message: msgspec.Struct) -> bytes:
@@ -91,7 +98,7 @@ class Codec(Generic[Message]):
         return _ENCODER.encode(Spooled(name=name, size=len(frame), sha256=_digest(frame)))
 
     def _from_spool(self, spooled: Spooled) -> bytes:
-        if self._spool is None or not spooled.name.isalnum() or spooled.size > SPOOL_LIMIT:
+        if self._spool is None or not spooled.name.isalnum() or not 0 <= spooled.size <= SPOOL_LIMIT:
             raise BadFrameError("a spooled message with a bad name or size")
         path = self._spool / spooled.name
         try:

@@ -12,6 +12,7 @@ from pathlib import Path
 from fanjoin.ipc.environment import RUN_TAG
 
 __all__ = [
+    "POLLS_PIPES",
     "arm_backstop",
     "become_subreaper",
     "boot_id",
@@ -33,6 +34,7 @@ __all__ = [
 
 if sys.platform == "linux":
     from fanjoin.ipc.platform.posix import (
+        POLLS_PIPES,
         contain_own_tree,
         detached_flags,
         end_process,

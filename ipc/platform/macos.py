@@ -10,6 +10,7 @@ import psutil
 from fanjoin.ipc.environment import ATTEMPT_TAG, RUN_TAG
 
 __all__ = [
+    "POLLS_PIPES",
     "arm_backstop",
     "become_subreaper",
     "boot_id",
@@ -31,6 +32,7 @@ __all__ = [
 
 if sys.platform == "darwin":
     from fanjoin.ipc.platform.posix import (
+        POLLS_PIPES,
         contain_own_tree,
         detached_flags,
         end_process,

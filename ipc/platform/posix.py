@@ -12,6 +12,9 @@ from typing import Any
 from fanjoin.ipc.platform.lockfile import LockFile
 
 if sys.platform != "win32":
+    POLLS_PIPES = True
+    """Whether ZeroMQ can wait for a pipe; where it cannot, a thread has to read it."""
+
     _RESET = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE)
 
     def try_lock(path: Path) -> LockFile | None:

@@ -14,6 +14,7 @@ from fanjoin.ipc.environment import RUN_TAG
 from fanjoin.ipc.platform.lockfile import LockFile
 
 __all__ = [
+    "POLLS_PIPES",
     "arm_backstop",
     "become_subreaper",
     "boot_id",
@@ -36,6 +37,8 @@ __all__ = [
 if sys.platform == "win32":
     import msvcrt
     from ctypes import wintypes
+
+    POLLS_PIPES = False
 
     _EXTENDED_LIMIT_INFORMATION = 9
     _KILL_ON_JOB_CLOSE = 0x2000

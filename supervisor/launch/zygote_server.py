@@ -52,6 +52,7 @@ def serve(control: socket.socket, backstop: tuple[int, int], agents: str) -> NoR
         backstop: both ends of the pipe whose last writer's end kills the agents.
         agents: names the module of ``Agents``.
     """
+    platform.reset_signals()
     _keep_only(control.fileno(), *backstop)
     gc.disable()
     Zygote(control, backstop, cast(Agents, importlib.import_module(agents))).run()
@@ -163,7 +164,7 @@ class Zygote:
         try:
             os.setsid()
             signal.set_wakeup_fd(-1)
-            platform.reset_signals()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # the others have their default meaning here, too
             for shared in (self._control, self._wake, self._wake_write):
                 shared.close()
             os.close(self._backstop[1])
@@ -247,6 +248,5 @@ class Zygote:
 
 def main() -> NoReturn:
     """Begin as a fresh interpreter: a replacement for a zygote that died. Descriptors come as arguments."""
-    platform.reset_signals()
     control, read, write = (int(argument) for argument in sys.argv[1:4])
     serve(socket.socket(fileno=control), (read, write), sys.argv[4])
