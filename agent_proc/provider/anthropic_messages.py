@@ -16,8 +16,13 @@ MAX_TOKENS = 8192
 _VERSION = "2023-06-01"
 _THINKING_TOKENS = {"low": 2048, "medium": 8192, "high": 24576}
 _FINISHES = {
-    **{"end_turn": "stop", "stop_sequence": "stop", "tool_use": "tool_calls", "refusal": "content_filter"},
-    **{"max_tokens": "length", "model_context_window_exceeded": "length", "pause_turn": "length"},
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "tool_use": "tool_calls",
+    "refusal": "content_filter",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "pause_turn": "length",
 }
 
 

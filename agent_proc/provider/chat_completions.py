@@ -14,8 +14,13 @@ from fanjoin.ipc.settings import Endpoint
 _LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
 """Newer models of OpenAI know only the second one, most other servers only the first."""
 _FINISHES = {
-    **{"max_tokens": "length", "max_output_tokens": "length", "model_length": "length"},
-    **{"content-filter": "content_filter", "safety": "content_filter", "null": "", "none": ""},
+    "max_tokens": "length",
+    "max_output_tokens": "length",
+    "model_length": "length",
+    "content-filter": "content_filter",
+    "safety": "content_filter",
+    "null": "",
+    "none": "",
 }
 """What some servers say, and the word that it stands for."""
 

@@ -48,16 +48,19 @@ class Exchange:
             ProviderError: the call failed; the key is masked in its message.
         """
         try:
-            while True:
+            reply = None
+            while reply is None:
                 body = question(self.refusals.known)
                 try:
-                    return self._send(msgspec.json.encode(body), reading)
+                    reply = self._send(msgspec.json.encode(body), reading)
                 except ProviderError as error:
                     if not self.refusals.learn(error, body):
                         raise
         except ProviderError as error:
             error.args = (mask_in(str(error), self._key),)
             raise
+        reply.refused = self.refusals.known
+        return reply
 
     def close(self) -> None:
         """Close the connections."""

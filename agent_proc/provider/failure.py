@@ -14,8 +14,13 @@ MESSAGE_CHARACTERS = 600
 
 _RETRYABLE = frozenset({"rate_limit", "server_error", "network", "invalid_response"})
 _BY_STATUS = {
-    **{401: "auth", 402: "billing", 403: "auth", 404: "model_not_found", 408: "server_error"},
-    **{413: "context_overflow", 429: "rate_limit"},
+    401: "auth",
+    402: "billing",
+    403: "auth",
+    404: "model_not_found",
+    408: "server_error",
+    413: "context_overflow",
+    429: "rate_limit",
 }
 _FAILING = range(300, 600)
 _SERVER_SIDE = range(500, 600)
@@ -46,7 +51,7 @@ class ProviderError(Exception):
         retryable: whether the identical request may succeed later.
         retry_after: the server's Retry-After header as it came, or None.
         status: the HTTP status, 0 where there was none.
-        words: what the server said, in lower case: its code, type, parameter and message.
+        words: what the server gave as the error of a request, in lower case: code, type, parameter, message.
     """
 
     def __init__(
@@ -57,14 +62,13 @@ class ProviderError(Exception):
         retryable: bool | None = None,
         retry_after: str | None = None,
         status: int = 0,
-        words: str = "",
     ) -> None:
         super().__init__(message)
         self.reason = reason
         self.retryable = reason in _RETRYABLE if retryable is None else retryable
         self.retry_after = retry_after
         self.status = status
-        self.words = words
+        self.words = ""
 
 
 def from_status(status: int, body: bytes, retry_after: str | None) -> ProviderError:
@@ -75,7 +79,9 @@ def from_status(status: int, body: bytes, retry_after: str | None) -> ProviderEr
         value = None
     text, words = _describe(value, body)
     message = f"The provider answered HTTP {status}: {text}" if text else f"The provider answered HTTP {status}."
-    return ProviderError(_reason(status, words), message, retry_after=retry_after, status=status, words=words)
+    failure = ProviderError(_reason(status, words), message, retry_after=retry_after, status=status)
+    failure.words = words
+    return failure
 
 
 def from_error_object(value: dict[str, Any]) -> ProviderError:
@@ -85,7 +91,7 @@ def from_error_object(value: dict[str, Any]) -> ProviderError:
     code = error.get("code") if isinstance(error, dict) else None
     status = code if isinstance(code, int) and code in _FAILING else 0
     message = f"The provider reported an error: {text or 'without a message'}"
-    return ProviderError(_reason(status, words), message, status=status, words=words)
+    return ProviderError(_reason(status, words), message, status=status)
 
 
 def _describe(value: object, body: bytes) -> tuple[str, str]:

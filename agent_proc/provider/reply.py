@@ -23,7 +23,8 @@ class Reply(Struct, kw_only=True):
 
     ``finish_reason`` is one of the chat-completions API, or empty when the server gave none. ``reasoning`` is what the
     model thought aloud, never a part of its answer; ``reasoning_tokens`` are a part of the output tokens. ``thoughts``
-    are entries that the server wants to be given back with the tool calls of this reply, in its own form.
+    are entries that the server wants to be given back with the tool calls of this reply, in its own form. ``refused``
+    names the parts of requests that the server is known to refuse.
     """
 
     text: str = ""
@@ -33,6 +34,7 @@ class Reply(Struct, kw_only=True):
     reasoning: str = ""
     reasoning_tokens: int = 0
     thoughts: list[JsonObject] = field(default_factory=list)
+    refused: frozenset[str] = frozenset()
 
     @property
     def is_empty(self) -> bool:

@@ -1,5 +1,7 @@
 """The Responses API of OpenAI: what is asked, and what its replies mean."""
 
+from typing import Any
+
 from fanjoin.agent_proc.http import Http
 from fanjoin.agent_proc.provider.client import OnDelta
 from fanjoin.agent_proc.provider.exchange import Exchange
@@ -71,20 +73,20 @@ class _ResponseReading(Reading):
 
     def __init__(self, on_delta: OnDelta) -> None:
         super().__init__(on_delta)
-        self._items: dict[object, JsonObject] = {}
+        self._items: dict[Any, JsonObject] = {}
         self._heard: set[object] = set()
 
     def event(self, value: JsonObject) -> None:
         key = value["output_index"] if "output_index" in value else value.get("item_id")
         match value.get("type"):
             case "response.output_text.delta":
-                self._heard.add(key)
+                self._heard |= {key, value.get("item_id")}
                 self.add_text(text_of(value.get("delta")))
             case "response.refusal.delta":
-                self._heard.add(key)
+                self._heard |= {key, value.get("item_id")}
                 self.reply.refusals.append(text_of(value.get("delta")))
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
-                self._heard.add(key)
+                self._heard |= {key, value.get("item_id")}
                 self.add_reasoning(text_of(value.get("delta")))
             case "response.output_item.added":
                 self._items[key] = object_of(value.get("item"))
@@ -106,36 +108,35 @@ class _ResponseReading(Reading):
         return True
 
     def _end(self, response: JsonObject) -> None:
-        """Take the last event, or a whole reply. Items that the stream did not tell of stand there, too."""
+        """Take the last event, or a whole reply. It repeats all items; some servers leave them out there."""
         if response.get("error") or response.get("status") in ("failed", "cancelled"):
             raise from_error_object({"error": response.get("error") or f"the response {response.get('status')}"})
-        output = objects_of(response.get("output"))
-        items = self._items or dict(enumerate(output))
+        items: dict[Any, JsonObject] = dict(enumerate(objects_of(response.get("output")))) or self._items
         for key, item in items.items():
-            self._item(key, item)
+            self._item(key, item, heard=bool({key, item.get("id")} & self._heard - {None}))
         self._count(object_of(response.get("usage")))
         cut = text_of(object_of(response.get("incomplete_details")).get("reason"))
         calls = any(item.get("type") == "function_call" for item in items.values())
         self.reply.finish_reason = _CUT.get(cut, cut) or ("tool_calls" if calls else "stop")
         self.done = True
 
-    def _item(self, key: object, item: JsonObject) -> None:
+    def _item(self, key: object, item: JsonObject, *, heard: bool) -> None:
         match item.get("type"):
             case "function_call":
                 function = {"name": item.get("name"), "arguments": item.get("arguments")}
                 call_id = item.get("call_id") or item.get("id")
                 self.reply.add_call({"index": key, "id": call_id, "function": function})
             case "reasoning":
-                self._reasoning(key, item)
-            case "message" if key not in self._heard:
+                self._reasoning(item, heard=heard)
+            case "message" if not heard:
                 for part in objects_of(item.get("content")):
                     self.add_text(text_of(part.get("text")))
                     self.reply.refusals.append(text_of(part.get("refusal")))
 
-    def _reasoning(self, key: object, item: JsonObject) -> None:
+    def _reasoning(self, item: JsonObject, *, heard: bool) -> None:
         if item.get("encrypted_content"):
             self.reply.thoughts.append({name: item[name] for name in item if name != "status"})
-        if key not in self._heard:
+        if not heard:
             for part in [*objects_of(item.get("summary")), *objects_of(item.get("content"))]:
                 self.add_reasoning(text_of(part.get("text")))
 

@@ -434,10 +434,13 @@ class World:
                 child.task = task
                 self._say(child, Started(**_who(child)), Progress(**_who(child), step=1, delta="so far"))
                 self._work(child)
-            case Joined(join_id=join_id):
+            case Joined(join_id=join_id, budget=budget):
                 assert child.waiting == join_id, "a process gets the join that it waits for"
                 child.waiting = ""
-                self._work(child)
+                if budget and child.node.fate not in STUBBORN:
+                    self._finish(child, Outcome(status="cancelled", reason="budget", message=budget))
+                else:
+                    self._work(child)
             case Cancel():
                 child.told_to_end = True
                 if child.node.fate not in STUBBORN and child.result is None:
