@@ -16,6 +16,7 @@ __all__ = [
     "arm_backstop",
     "become_subreaper",
     "boot_id",
+    "can_write",
     "contain_own_tree",
     "detached_flags",
     "end_process",
@@ -35,6 +36,7 @@ __all__ = [
 if sys.platform == "linux":
     from fanjoin.ipc.platform.posix import (
         POLLS_PIPES,
+        can_write,
         contain_own_tree,
         detached_flags,
         end_process,

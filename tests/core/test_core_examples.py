@@ -8,7 +8,7 @@ from core_simulator import Disturbance, Node, Plan, TurnPlan, World
 from fanjoin.ipc.messages import Cancel, Joined, TurnDone
 from fanjoin.ipc.settings import DelegationLimits
 from fanjoin.supervisor.core.effects import Launch, Send, Stop
-from fanjoin.supervisor.core.events import ViewersLost
+from fanjoin.supervisor.core.events import TurnCancelled, ViewersLost
 
 LEAF = Node()
 
@@ -179,6 +179,31 @@ def test_a_turn_that_is_cancelled_while_it_waits_never_begins() -> None:
     world = ran(*turns, disturbances=(Disturbance(after=8, kind="cancel"),))
     assert len(launches(world)) == 1
     assert [one.status for one in world.done.values()] == ["cancelled", "cancelled"]
+
+
+def test_a_turn_that_is_cancelled_before_it_began_does_not_take_a_free_process() -> None:
+    """Room for one process: it gets free while the end of the cancelled turn is still to be recorded."""
+    world = World(Plan(turns=(turn(LEAF), turn(LEAF, session=1)), max_processes=1))
+    while not any(child.happened and child.death_seen for child in world.children.values()):
+        world.step()
+    world.feed(TurnCancelled(viewer="w", admission_id=world.admissions[1]))
+    (first,) = world.children.values()
+    world._happens(first)
+    world.run()
+    assert len(launches(world)) == 1
+
+
+def test_a_process_that_asks_again_and_does_not_exit_is_ended() -> None:
+    """Five seconds after the first acknowledgement, however often its result comes again."""
+    world = World(Plan(turns=(turn(Node("does_not_exit")),)))
+    while not world.done:
+        world.step()
+    began = world.now
+    while not world.core.idle:
+        world.tick(0.5)
+        while any(child.said or child.happened for child in world.children.values()):
+            world.step()
+    assert world.now - began == 5
 
 
 def test_a_pause_of_everything_is_no_stall() -> None:
