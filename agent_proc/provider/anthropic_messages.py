@@ -61,7 +61,7 @@ class AnthropicMessages:
             ProviderError: the call failed; the key is masked in its message.
         """
         return self._exchange.ask(
-            lambda refused: self._question(messages, tools, refused), lambda: _MessageReading(on_delta)
+            lambda refused: self._question(messages, tools, refused), lambda: MessageReading(on_delta)
         )
 
     def close(self) -> None:
@@ -98,7 +98,7 @@ def _url(base_url: str) -> str:
     return f"{base}/messages" if base.endswith("/v1") else f"{base}/v1/messages"
 
 
-class _MessageReading(Reading):
+class MessageReading(Reading):
     """Reads one response: content blocks by their index, each begun, added to and ended."""
 
     def __init__(self, on_delta: OnDelta) -> None:
@@ -107,6 +107,7 @@ class _MessageReading(Reading):
         self._counts: JsonObject = {}
 
     def event(self, value: JsonObject) -> None:
+        """Take one event of a stream."""
         index = count(value.get("index"))
         match value.get("type"):
             case "message_start":
@@ -124,6 +125,7 @@ class _MessageReading(Reading):
                 raise from_error_object(value)
 
     def plain(self, value: JsonObject) -> bool:
+        """Take a whole reply; False when it is none of this format."""
         if not isinstance(value.get("content"), list):
             return False
         for index, block in enumerate(objects_of(value["content"])):

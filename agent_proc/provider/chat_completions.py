@@ -52,7 +52,7 @@ class ChatCompletions:
             ProviderError: the call failed; the key is masked in its message.
         """
         return self._exchange.ask(
-            lambda refused: self._question(messages, tools, refused), lambda: _ChatReading(on_delta)
+            lambda refused: self._question(messages, tools, refused), lambda: ChatReading(on_delta)
         )
 
     def close(self) -> None:
@@ -76,7 +76,7 @@ class ChatCompletions:
         return {name: value for name, value in body.items() if name not in refused}
 
 
-class _ChatReading(Reading):
+class ChatReading(Reading):
     """Reads one response."""
 
     def __init__(self, on_delta: OnDelta) -> None:
@@ -89,9 +89,11 @@ class _ChatReading(Reading):
         return self.done or (self._counted and bool(self.reply.finish_reason))
 
     def event(self, value: JsonObject) -> None:
+        """Take one event of a stream."""
         self._chunk(value, "delta")
 
     def plain(self, value: JsonObject) -> bool:
+        """Take a whole reply; False when it is none of this format."""
         if not isinstance(value.get("choices"), list):
             return False
         self._chunk(value, "message")

@@ -43,7 +43,7 @@ class Responses:
             ProviderError: the call failed; the key is masked in its message.
         """
         return self._exchange.ask(
-            lambda refused: self._question(messages, tools, refused), lambda: _ResponseReading(on_delta)
+            lambda refused: self._question(messages, tools, refused), lambda: ResponseReading(on_delta)
         )
 
     def close(self) -> None:
@@ -68,7 +68,7 @@ class Responses:
         return {name: value for name, value in body.items() if name not in refused}
 
 
-class _ResponseReading(Reading):
+class ResponseReading(Reading):
     """Reads one response: output items by their index, each added, filled and done."""
 
     def __init__(self, on_delta: OnDelta) -> None:
@@ -77,6 +77,7 @@ class _ResponseReading(Reading):
         self._heard: set[object] = set()
 
     def event(self, value: JsonObject) -> None:
+        """Take one event of a stream."""
         key = value["output_index"] if "output_index" in value else value.get("item_id")
         match value.get("type"):
             case "response.output_text.delta":
@@ -102,6 +103,7 @@ class _ResponseReading(Reading):
                 raise from_error_object(value)
 
     def plain(self, value: JsonObject) -> bool:
+        """Take a whole reply; False when it is none of this format."""
         if not isinstance(value.get("output"), list):
             return False
         self._end(value)

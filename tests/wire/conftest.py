@@ -1,0 +1,22 @@
+"""Where the tests of wire formats find what they share with the agent's tests and with those of whole runs."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+_TESTS = Path(__file__).parents[1]
+sys.path.extend(str(_TESTS / name) for name in ("wire", "agent", "run"))
+from run_support import Home, Provider
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    """Return a home with a synthetic provider of its own; whatever a failed test left running in it is ended."""
+    provider = Provider(tmp_path / "requests.jsonl")
+    home = Home(tmp_path / "home", provider)
+    yield home
+    for process in home.processes():
+        process.kill()
+    provider.close()
