@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-_TESTS = Path(__file__).parents[1]
-sys.path.extend(str(_TESTS / name) for name in ("wire", "agent", "run"))
+sys.path.append(str(Path(__file__).parents[1] / "agent"))
+sys.path.append(str(Path(__file__).parents[1] / "run"))
 from run_support import Home, Provider
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from agent_support import KEY, Answer, ModelServer, task
 from msgspec import Struct
+from msgspec.structs import replace
 
 from fanjoin.agent_proc.provider.client import ModelClient
 from fanjoin.agent_proc.provider.modes import open_client
@@ -74,6 +75,8 @@ class Body:
 
 def client_of(server: ModelServer, mode: str = "chat_completions", **fields: Any) -> ModelClient:
     """Return a client of a server, with the limits of a test; other fields are the endpoint's or the task's."""
+    if "max_output_tokens" in fields:
+        fields["model_limits"] = replace(QUICK, max_output_tokens=fields.pop("max_output_tokens"))
     known = {name: fields.pop(name) for name in ("reasoning_effort", "model", "base_url") if name in fields}
     endpoint = Endpoint(**{"base_url": server.url, "model": "m", "api_key": KEY, "api_mode": mode, **known})
     return open_client(endpoint, task(**{"model_limits": QUICK, **fields}))
