@@ -134,6 +134,7 @@ class Core:
                 turns.delegate(self.state, attempt, message)
             case Result(outcome=outcome):
                 attempts.saved(self.state, attempt, outcome)
+                turns.check_tokens(self.state, attempt.work.turn)
                 if attempt.work.durable:
                     acknowledge(self.state, attempt.work)
             case Bye(childless=childless):
