@@ -135,8 +135,7 @@ class Core:
             case Result(outcome=outcome):
                 attempts.saved(self.state, attempt, outcome)
                 turns.check_tokens(self.state, attempt.work.turn)
-                if attempt.work.durable:
-                    acknowledge(self.state, attempt.work)
+                acknowledge(self.state, attempt.work)
             case Bye(childless=childless):
                 attempt.childless = childless
 
