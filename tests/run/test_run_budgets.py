@@ -80,14 +80,6 @@ def test_a_deadline_reaches_orchestrators_and_their_delegates(home: Home) -> Non
     assert sorted(home.statuses()) == [("cancelled", "budget"), ("cancelled", "budget"), ("completed", "")]
 
 
-def test_an_answer_that_stays_cut_says_so(home: Home) -> None:
-    """After four continuations the answer counts as it is, and standard error says that it is cut."""
-    done = home.chat("[[finish length]][[answer x]] y")
-    assert (done.returncode, done.stdout) == (0, b"xxxxx\n")
-    assert b"note: The answer is cut" in done.stderr
-    assert len(home.provider.requests()) == 5
-
-
 def test_the_steps_of_delegates_are_bounded(home: Home) -> None:
     """``delegation.max_iterations``: a delegate that only calls tools fails alone, named by its limit."""
     home.config("delegation: {max_iterations: 2}")

@@ -40,12 +40,11 @@ class Run:
     def __init__(self, server: ModelServer, mode: str = "chat_completions", **fields: Any) -> None:
         self.sent: list[Progress] = []
         self.account = Account()
-        client = client_of(server, mode, **fields)
+        self.client = client_of(server, mode, **fields)
         given = task(**{name: value for name, value in fields.items() if name != "reasoning_effort"})
         transcript = Transcript(given.transcript_path, "")
         reporter = Reporter(self._send, self.account, transcript, keeps_messages=True)
-        self.outcome: Outcome = Agent(given, client, lambda _: {}, reporter, Toolbox([Look()])).run()
-        client.close()
+        self.outcome: Outcome = Agent(given, self.client, lambda _: {}, reporter, Toolbox([Look()])).run()
         transcript.close()
 
     def _send(self, kind: type[msgspec.Struct], **fields: Any) -> None:
@@ -61,7 +60,9 @@ class Run:
 def end(*script: Answer, **fields: Any) -> tuple[Outcome, ModelServer]:
     """Run an agent against a script and return how it ended, and the server with its requests."""
     with serving(*script) as server:
-        return Run(server, **fields).outcome, server
+        run = Run(server, **fields)
+    run.client.close()
+    return run.outcome, server
 
 
 # --- reasons ---
@@ -86,16 +87,21 @@ REASONS: dict[str, tuple[Answer, int]] = {
 def test_every_reason_comes_out_of_a_real_exchange() -> None:
     """Each reason word of a model's failure, with as many requests as its rule allows and never more."""
     ended: dict[str, tuple[str, str, int]] = {}
+    clients = []
 
     def run(reason: str) -> None:
-        outcome, server = end(REASONS[reason][0], max_steps=4 if reason == "max_iterations" else 50)
-        ended[reason] = (outcome.status, outcome.reason, len(server.bodies))
+        with serving(REASONS[reason][0]) as server:
+            made = Run(server, max_steps=4 if reason == "max_iterations" else 50)
+        clients.append(made.client)  # all share one pool of connections: none may close it for the others
+        ended[reason] = (made.outcome.status, made.outcome.reason, len(server.bodies))
 
     threads = [threading.Thread(target=run, args=(reason,)) for reason in REASONS]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(30)
+    for client in clients:
+        client.close()
     assert ended == {reason: ("failed", reason, requests) for reason, (_, requests) in REASONS.items()}
 
 
@@ -166,6 +172,7 @@ def test_thoughts_go_back_to_the_messages_api() -> None:
     called += messages_forms.STOP.replace(b"end_turn", b"tool_use")
     with serving(Form(body=called).answer, Form(body=messages_forms.FORMS["plain"].body).answer) as server:
         run = Run(server, "anthropic_messages", reasoning_effort="low")
+    run.client.close()
     assert run.outcome.text == "hello"
     blocks = server.bodies[1]["messages"][1]["content"]
     assert blocks[0] == {"type": "thinking", "thinking": "hm so", "signature": "c2ln"}
@@ -178,6 +185,7 @@ def test_thoughts_go_back_to_the_responses_api() -> None:
     called = responses_forms.CREATED + responses_forms._completed(responses_forms.REASONING, responses_forms.CALL)
     with serving(Form(body=called).answer, Form(body=responses_forms.FORMS["plain"].body).answer) as server:
         run = Run(server, "responses", reasoning_effort="low")
+    run.client.close()
     assert run.outcome.text == "hello"
     items = server.bodies[1]["input"][1:]
     assert [item["type"] for item in items] == ["reasoning", "function_call", "function_call_output"]
@@ -208,6 +216,7 @@ def test_the_oldest_tool_results_give_way_first(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     with serving(_fits(26_000, *calls, says("done"))) as server:
         run = Run(server, transcript_path=str(path))
+    run.client.close()
     assert (run.outcome.status, run.outcome.text) == ("completed", "done")
     results = [entry["content"] for entry in server.bodies[-1]["messages"] if entry["role"] == "tool"]
     assert [len(result) <= SHORT_CHARACTERS for result in results] == [True, True, False, False]
@@ -250,6 +259,7 @@ def test_a_server_without_tools_is_gone_on_with(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     with serving(refuses(400, "m does not support tools"), says("ok")) as server:
         run = Run(server, transcript_path=str(path))
+    run.client.close()
     assert (run.outcome.status, run.outcome.text, run.outcome.steps) == ("completed", "ok", 1)
     assert "without tools" in run.outcome.message
     assert [one.refused for one in run.sent if one.refused] == [("tools",)]

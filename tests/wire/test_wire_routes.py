@@ -115,6 +115,15 @@ def test_what_a_route_refuses_is_learnt_once(home: Home) -> None:
     assert ["stream_options" in body for body in server.bodies] == [True, False, False, False, False]
 
 
+def test_a_run_says_that_its_model_has_no_tools(home: Home) -> None:
+    """The answer counts, and standard error says that it was made without tools."""
+    with serving(refuses(400, "m does not support tools"), says("ok")) as server:
+        home.config(f"model: {{base_url: '{server.url}', model: m}}")
+        done = home.run(home.command("chat", "-Q", "-q", "go"))
+    assert (done.returncode, done.stdout) == (0, b"ok\n"), done.stderr
+    assert b"note: The answer was made without tools" in done.stderr
+
+
 def test_the_root_speaks_any_format(home: Home) -> None:
     """A whole run over the Messages API, its format shown by the URL alone, and one over the Responses API."""
     call = b'{"type":"tool_use","id":"toolu_9","name":"delegate_task","input":{"goal":"one"}}'
