@@ -18,6 +18,7 @@ from fanjoin.agent_proc.provider.client import ModelClient, patiently
 from fanjoin.agent_proc.provider.failure import ProviderError
 from fanjoin.agent_proc.provider.reply import Reply, ToolCall
 from fanjoin.agent_proc.reporter import Reporter
+from fanjoin.agent_proc.structured import correction, judge
 from fanjoin.agent_proc.tools import Toolbox
 from fanjoin.ipc.messages import AgentTask, CallRequest, JsonObject, Outcome, ToolTrace
 from fanjoin.ipc.text import clip
@@ -44,7 +45,16 @@ class Ended(Exception):  # noqa: N818 - an end, not always an error
 class Agent:
     """One agent with its task. Everything it talks to is handed in."""
 
-    def __init__(self, task: AgentTask, client: ModelClient, join: Join, reporter: Reporter, tools: Toolbox) -> None:
+    def __init__(  # noqa: PLR0913 - see above
+        self,
+        task: AgentTask,
+        client: ModelClient,
+        join: Join,
+        reporter: Reporter,
+        tools: Toolbox,
+        *,
+        rules: str = "",
+    ) -> None:
         self._task = task
         self._client = client
         self._join = join
@@ -53,9 +63,11 @@ class Agent:
         self._tools = tools
         self._delegates = delegation.is_offered(task)
         self._schemas = [*tools.schemas, *([delegation.schema(task)] if self._delegates else [])]
-        self._messages = opening(task)
+        self._messages = opening(task, rules)
         self._used_ids = ids_in(self._messages)
         self._failed_rounds = 0
+        self._corrected = False
+        self._output: JsonObject | None = None
 
     def run(self) -> Outcome:
         """Work until the end and return how it ended."""
@@ -67,15 +79,47 @@ class Agent:
         except Ended as end:
             return self._account.ended(end.status, end.reason, str(end))
         cut = reply.finish_reason == "length"
-        return self._account.completed(reply.text, "The answer is cut: the model's output limit." if cut else "")
+        note = "The answer is cut: the model's output limit." if cut else ""
+        return self._account.completed(reply.text, note, self._output)
 
     def _converse(self) -> Reply:
         while True:
+            self._hear(self._tools.news())
             reply = self._reply()
-            if not reply.tool_calls:
-                self._reporter.keep([{"role": "assistant", "content": reply.text}])
+            if reply.tool_calls:
+                self._answer_calls(reply)
+                continue
+            self._add([{"role": "assistant", "content": reply.text}])
+            more = self._late_news() or self._objection(reply.text)
+            if not more:
                 return reply
-            self._answer_calls(reply)
+            self._hear(more)
+
+    def _late_news(self) -> list[str]:
+        """Return what an agent that has its answer is still to be told, as long as it may take another step."""
+        return self._tools.last_news() if self._account.steps < self._task.max_steps else []
+
+    def _objection(self, answer: str) -> list[str]:
+        """Return what is wrong with an answer that has to be an object of a schema; it may be corrected once."""
+        if self._task.output_schema is None:
+            return []
+        judged = judge(answer, self._task.output_schema)
+        self._output = judged.output
+        if not judged.problem:
+            return []
+        if self._corrected:
+            raise Ended("failed", "schema_invalid", f"The answer does not fit the output_schema. {judged.problem}")
+        self._corrected = True
+        return [correction(judged.problem)]
+
+    def _hear(self, texts: list[str]) -> None:
+        """Tell the model something that it has not asked for."""
+        if texts:
+            self._add([{"role": "user", "content": text} for text in texts])
+
+    def _add(self, entries: list[JsonObject]) -> None:
+        self._messages += entries
+        self._reporter.keep(entries)
 
     def _reply(self) -> Reply:
         """Return a reply that says something; an empty one is asked for once more."""
@@ -100,6 +144,7 @@ class Agent:
     def _call(self, messages: list[JsonObject], before: str = "") -> Reply:
         """Make one step: one model call, with its retries."""
         self._check_limits()
+        self._account.wait_if_stopped()
         self._account.steps += 1
         reply = patiently(lambda: self._try(messages, before), self._reporter.retrying)
         self._account.usage += reply.usage
@@ -108,7 +153,9 @@ class Agent:
 
     def _try(self, messages: list[JsonObject], before: str) -> Reply:
         self._reporter.begin_reply(before)
-        return self._client.complete(messages, self._schemas, self._reporter.text)
+        # A correction needs no tools, and without them a server can keep an answer to its schema.
+        tools = [] if self._corrected and not self._used_ids else self._schemas
+        return self._client.complete(messages, tools, self._reporter.text)
 
     def _check_limits(self) -> None:
         steps, usage, limit = self._account.steps, self._account.usage, self._task.max_tokens_total
@@ -125,9 +172,8 @@ class Agent:
         self._reporter.tools_started([call.name for call in calls])
         answers = self._run_calls(calls)
         entries = [message, *(tool_message(call.id, answers[call.id]) for call in calls)]
-        self._messages += entries
         self._account.close_calls()
-        self._reporter.keep(entries)
+        self._add(entries)
         self._bound_failures(answers.values())
 
     def _run_calls(self, calls: list[ToolCall]) -> dict[str, str]:
@@ -137,8 +183,11 @@ class Agent:
         return answers | self._delegate(delegated)
 
     def _run_tool(self, call: ToolCall) -> str:
+        self._account.wait_if_stopped()
         began = time.monotonic()
         content = self._tools.run(call)
+        self._account.wait_if_stopped()
+        self._account.answer_call(call.id, content)
         self._trace(call, content, began)
         return content
 

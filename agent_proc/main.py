@@ -1,6 +1,7 @@
 """The entry of an agent process, and what a process does that agents will be forked from."""
 
 import contextlib
+import os
 import traceback
 from collections.abc import Iterator
 
@@ -12,12 +13,14 @@ from fanjoin.agent_proc.provider.chat_completions import ChatCompletions
 from fanjoin.agent_proc.provider.client import ModelClient
 from fanjoin.agent_proc.provider.failure import ProviderError
 from fanjoin.agent_proc.reporter import Reporter
+from fanjoin.agent_proc.rules import Rules, read_rules
 from fanjoin.agent_proc.summary import shortened
-from fanjoin.agent_proc.tools import Toolbox
+from fanjoin.agent_proc.toolsets.build import toolbox
+from fanjoin.agent_proc.toolsets.commands import Commands
 from fanjoin.agent_proc.transcript import Transcript
 from fanjoin.ipc.bootstrap import AgentBootstrap
 from fanjoin.ipc.messages import AgentTask, Outcome, Started
-from fanjoin.ipc.settings import Endpoint, ModelLimits
+from fanjoin.ipc.settings import Endpoint
 
 __all__ = ["preload", "run", "tls_context"]
 
@@ -43,38 +46,53 @@ def run(bootstrap: AgentBootstrap, lifeline: int) -> None:
     """
     try:
         account = Account()
-        link = Link(bootstrap, account)
+        commands = Commands()
+        link = Link(bootstrap, account, commands)
         link.start(lifeline)
         with contextlib.suppress(MemoryError):
-            link.finish(_work(bootstrap.endpoint, link.welcome(), link, account))
+            link.finish(_Work(bootstrap.endpoint, link, account, commands).do(link.welcome()))
         link.finish(account.out_of_memory())  # what took the memory went with the error
     except BaseException:  # noqa: BLE001 - this process must not return into its launcher
         traceback.print_exc()
         exit_now(1)
 
 
-def _work(endpoint: Endpoint, task: AgentTask, link: Link, account: Account) -> Outcome:
-    """Do the task and return how it ended."""
-    account.partial_limit = task.limits.max_summary_chars
-    transcript = Transcript(task.transcript_path, endpoint.api_key)
-    outcome = shortened(_converse(endpoint, task, link, account, transcript), task)
-    transcript.add("end", status=outcome.status, reason=outcome.reason, message=outcome.message)
-    transcript.close()
-    return outcome
+class _Work:
+    """The work of this process, from the task to how it ended."""
+
+    def __init__(self, endpoint: Endpoint, link: Link, account: Account, commands: Commands) -> None:
+        self._endpoint = endpoint
+        self._link = link
+        self._account = account
+        self._commands = commands
+
+    def do(self, task: AgentTask) -> Outcome:
+        """Do the task and return how it ended; then none of its commands runs any more."""
+        self._account.partial_limit = task.limits.max_summary_chars
+        transcript = Transcript(task.transcript_path, self._endpoint.api_key)
+        outcome = shortened(self._converse(task, transcript), task)
+        self._commands.end()
+        transcript.add("end", status=outcome.status, reason=outcome.reason, message=outcome.message)
+        transcript.close()
+        return outcome
+
+    def _converse(self, task: AgentTask, transcript: Transcript) -> Outcome:
+        link, account = self._link, self._account
+        reporter = Reporter(link.send, account, transcript, keeps_messages=task.depth == 0)
+        try:
+            client = open_client(self._endpoint, task)
+        except ProviderError as error:
+            return account.ended("failed", error.reason, str(error))
+        rules = Rules() if task.ignore_rules or not task.cwd else read_rules(task.cwd, os.path.expanduser("~"))
+        if rules.notice and not task.depth:
+            reporter.notice(rules.notice)
+        tools = toolbox(task, self._commands, reporter)
+        agent = Agent(task, client, link.join, reporter, tools, rules=rules.text)
+        link.send(Started)
+        return agent.run()
 
 
-def _converse(endpoint: Endpoint, task: AgentTask, link: Link, account: Account, transcript: Transcript) -> Outcome:
-    reporter = Reporter(link.send, account, transcript, keeps_messages=task.depth == 0)
-    try:
-        client = open_client(endpoint, task.model_limits)
-    except ProviderError as error:
-        return account.ended("failed", error.reason, str(error))
-    agent = Agent(task, client, link.join, reporter, Toolbox([]))
-    link.send(Started)
-    return agent.run()
-
-
-def open_client(endpoint: Endpoint, limits: ModelLimits) -> ModelClient:
+def open_client(endpoint: Endpoint, task: AgentTask) -> ModelClient:
     """Return a client that speaks the endpoint's wire format.
 
     Raises:
@@ -82,4 +100,4 @@ def open_client(endpoint: Endpoint, limits: ModelLimits) -> ModelClient:
     """
     if endpoint.api_mode != "chat_completions":
         raise ProviderError("bad_request", f"The api_mode {endpoint.api_mode!r} is not known; use chat_completions.")
-    return ChatCompletions(endpoint, Http(endpoint.base_url, limits))
+    return ChatCompletions(endpoint, Http(endpoint.base_url, task.model_limits), task.output_schema)

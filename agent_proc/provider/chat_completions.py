@@ -12,11 +12,13 @@ from fanjoin.agent_proc.provider.failure import ProviderError, from_error_object
 from fanjoin.agent_proc.provider.reply import Reply, ReplyBuilder, read_usage
 from fanjoin.agent_proc.provider.sse import EventReader
 from fanjoin.agent_proc.provider.thinking import ThinkingFilter
+from fanjoin.agent_proc.structured import response_format
 from fanjoin.ipc.messages import JsonObject
 from fanjoin.ipc.settings import Endpoint
 from fanjoin.ipc.text import clip, mask_in
 
 _OK = 200
+_FORM_WORDS = ("response_format", "json_schema", "schema", "grammar")
 _ERROR_BYTES = 64 << 10
 _REPLY_BYTES = 128 << 20
 _BOM = b"\xef\xbb\xbf"
@@ -26,8 +28,9 @@ _SPACE = b" \t\r\n"
 class ChatCompletions:
     """A client of one endpoint; implements ``ModelClient``."""
 
-    def __init__(self, endpoint: Endpoint, http: Http) -> None:
+    def __init__(self, endpoint: Endpoint, http: Http, output_schema: JsonObject | None = None) -> None:
         self._endpoint = endpoint
+        self._form = None if output_schema is None else response_format(output_schema)
         self._http = http
         self._headers = {"content-type": "application/json", "accept": "text/event-stream, application/json"}
         if endpoint.api_key:
@@ -39,22 +42,35 @@ class ChatCompletions:
         Raises:
             ProviderError: the call failed; the key is masked in its message.
         """
-        body = msgspec.json.encode(self._question(messages, tools))
         try:
-            with self._http.post("/chat/completions", self._headers, body) as response:
-                return _Reading(on_delta).read(response)
+            return self._ask(messages, tools, on_delta)
         except ProviderError as error:
             error.args = (mask_in(str(error), self._endpoint.api_key),)
-            raise
+            if not self._refuses_form(error, tools):
+                raise
+        self._form = None  # the validation of the answer remains
+        return self.complete(messages, tools, on_delta)
 
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
 
+    def _ask(self, messages: list[JsonObject], tools: list[JsonObject], on_delta: OnDelta) -> Reply:
+        body = msgspec.json.encode(self._question(messages, tools))
+        with self._http.post("/chat/completions", self._headers, body) as response:
+            return _Reading(on_delta).read(response)
+
+    def _refuses_form(self, error: ProviderError, tools: list[JsonObject]) -> bool:
+        """Whether the server does not know the response_format that it was given."""
+        asked = self._form is not None and not tools
+        return asked and error.reason == "bad_request" and any(word in str(error).lower() for word in _FORM_WORDS)
+
     def _question(self, messages: list[JsonObject], tools: list[JsonObject]) -> JsonObject:
         body: JsonObject = {"model": self._endpoint.model, "messages": messages}
         if tools:
             body["tools"] = tools
+        elif self._form:  # beside tools, some servers would answer at once instead of calling any
+            body["response_format"] = self._form
         if self._endpoint.reasoning_effort:
             body["reasoning_effort"] = self._endpoint.reasoning_effort
         body["stream"] = True

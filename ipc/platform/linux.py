@@ -8,12 +8,17 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fanjoin.ipc.environment import RUN_TAG
+
+if TYPE_CHECKING:
+    import subprocess
 
 __all__ = [
     "POLLS_PIPES",
     "arm_backstop",
+    "await_exit",
     "become_subreaper",
     "boot_id",
     "contain_own_tree",
@@ -26,8 +31,10 @@ __all__ = [
     "polite_stop",
     "process_start",
     "raise_descriptor_limit",
+    "reap_group",
     "reset_signals",
     "run_members",
+    "shell_command",
     "signal_name",
     "try_lock",
 ]
@@ -40,7 +47,9 @@ if sys.platform == "linux":
         end_process,
         polite_stop,
         raise_descriptor_limit,
+        reap_group,
         reset_signals,
+        shell_command,
         signal_name,
         try_lock,
     )
@@ -66,6 +75,10 @@ if sys.platform == "linux":
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[5])
         limit = pages * os.sysconf("SC_PAGESIZE") + (megabytes << 20)
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+
+    def await_exit(process: "subprocess.Popen[bytes]") -> None:
+        """Wait until a process has ended; as a zombie it keeps its number, which is its group's, in use."""
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
 
     def has_children() -> bool:
         """Say whether the kernel knows of any child of this process, running or waiting to be reaped."""
