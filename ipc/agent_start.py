@@ -7,7 +7,6 @@ statically. The function gets the bootstrap and the descriptor of the lifeline.
 import importlib
 import importlib.util
 import os
-import random
 import sys
 from collections.abc import Callable
 from typing import NoReturn
@@ -47,7 +46,6 @@ def begin(bootstrap: AgentBootstrap, lifeline: int) -> None:
         platform.limit_memory(bootstrap.memory_limit_mb)
     os.environ[ATTEMPT_TAG] = bootstrap.attempt_id
     os.environ[DEPTH] = str(bootstrap.depth)
-    random.seed()
     load_entry(bootstrap.entry)(bootstrap, lifeline)
 
 

@@ -21,6 +21,7 @@ __all__ = [
     "await_exit",
     "become_subreaper",
     "boot_id",
+    "can_write",
     "contain_own_tree",
     "detached_flags",
     "end_process",
@@ -42,6 +43,7 @@ __all__ = [
 if sys.platform == "linux":
     from fanjoin.ipc.platform.posix import (
         POLLS_PIPES,
+        can_write,
         contain_own_tree,
         detached_flags,
         end_process,

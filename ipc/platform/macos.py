@@ -20,6 +20,7 @@ __all__ = [
     "await_exit",
     "become_subreaper",
     "boot_id",
+    "can_write",
     "contain_own_tree",
     "detached_flags",
     "end_process",
@@ -41,6 +42,7 @@ __all__ = [
 if sys.platform == "darwin":
     from fanjoin.ipc.platform.posix import (
         POLLS_PIPES,
+        can_write,
         contain_own_tree,
         detached_flags,
         end_process,

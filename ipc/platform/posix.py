@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import os
 import resource
+import select
 import signal
 import sys
 import time
@@ -27,6 +28,10 @@ if sys.platform != "win32":
             file.close()
             return None
         return LockFile(file)
+
+    def can_write(descriptor: int, seconds: float) -> bool:
+        """Wait at most so long until a write of up to 4096 bytes would not block; says whether it would not."""
+        return bool(select.select([], [descriptor], [], seconds)[1])
 
     def detached_flags() -> dict[str, Any]:
         """Return the arguments of ``Popen`` that put a process outside the reach of the terminal's signals."""

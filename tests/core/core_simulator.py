@@ -1,0 +1,551 @@
+"""A world for the core: a store, a launcher and children that follow a plan, and a clock that only the test moves.
+
+Whatever may happen next is a pending event; a stream of choices says which one does. After each event the rules that
+hold at any time are checked from what the world saw, never from what the core believes.
+"""
+
+import json
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct, field
+
+from fanjoin.ipc.messages import (
+    Accepted,
+    AgentTask,
+    Bye,
+    CallRequest,
+    Cancel,
+    Delegate,
+    Hello,
+    Joined,
+    Outcome,
+    Progress,
+    Refused,
+    Result,
+    ResultAck,
+    Started,
+    Submit,
+    TaskSpec,
+    TurnDone,
+    Welcome,
+)
+from fanjoin.ipc.settings import DelegationLimits, Endpoint, TurnSettings
+from fanjoin.supervisor.core.effects import Effect, Launch, Persist, Send, Stop, Tell
+from fanjoin.supervisor.core.events import (
+    AgentSaid,
+    CoreEvent,
+    DelegateCancelled,
+    Died,
+    Gone,
+    Launched,
+    LaunchFailed,
+    Misbehaved,
+    Recorded,
+    Submitted,
+    Tick,
+    TurnCancelled,
+    ViewersLost,
+)
+from fanjoin.supervisor.core.machine import Core
+from fanjoin.supervisor.exit_cause import Exit
+from fanjoin.supervisor.records import (
+    AdmissionEnded,
+    AdmissionQueued,
+    AdmissionStarted,
+    AttemptEnded,
+    AttemptIntended,
+    AttemptStarted,
+    DelegateAccepted,
+    ReceiptWritten,
+    Record,
+)
+
+RUN = "i_run"
+VIEWER = "v"
+ENDPOINT = Endpoint(base_url="http://127.0.0.1:1/v1", model="m")
+KILLED, TERMINATED = Exit(signal="SIGKILL"), Exit(signal="SIGTERM")
+MAX_STEPS = 3_000
+
+FATES = (
+    "completes",
+    "fails",
+    "dies_after_result",
+    "dies_before_hello",
+    "dies_at_work",
+    "dies_in_join",
+    "hangs",
+    "hangs_before_hello",
+    "ignores_cancel",
+    "ignores_signals",
+    "is_not_launched",
+    "is_not_launched_once",
+    "breaks_protocol",
+    "does_not_exit",
+)
+_A_MOMENT_PASSES, _TIME_PASSES = 6, 7
+STUBBORN = frozenset({"ignores_cancel", "ignores_signals"})
+
+
+class Node(Struct, frozen=True):
+    """What one delegate (or a root) will do: delegate in rounds, each with calls, each with tasks; then its fate."""
+
+    fate: str = "completes"
+    rounds: tuple[tuple[tuple["Node", ...], ...], ...] = ()
+
+
+class TurnPlan(Struct, frozen=True, kw_only=True):
+    """One submission. Turns with the same session number run one after the other."""
+
+    root: Node = Node()
+    session: int = 0
+    limits: DelegationLimits = DelegationLimits(stall_seconds=20, max_spawn_depth=2)
+    deadline: float = 0.0
+
+
+class Disturbance(Struct, frozen=True, kw_only=True):
+    """Something that a user does after so many events."""
+
+    after: int
+    kind: str
+    target: int = 0
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """All that is not a choice of order."""
+
+    turns: tuple[TurnPlan, ...]
+    max_processes: int = 64
+    failing_tickets: frozenset[int] = frozenset()
+    disturbances: tuple[Disturbance, ...] = ()
+
+
+class Child(Struct, eq=False):
+    """One process of the world, from its launch until nothing of it is left."""
+
+    attempt_id: str
+    depth: int
+    node: Node
+    number: int
+    said: deque[CoreEvent] = field(default_factory=deque)
+    happened: deque[CoreEvent] = field(default_factory=deque)
+    task: AgentTask | None = None
+    round: int = 0
+    waiting: str = ""
+    result: Result | None = None
+    told_to_end: bool = False
+    dead: bool = False
+    death_seen: bool = False
+
+
+class Journal:
+    """The store: it commits in order, refuses what is planned, and what hangs on something that it refused."""
+
+    def __init__(self, failing: frozenset[int]) -> None:
+        self._failing = failing
+        self.queue: deque[Persist] = deque()
+        self.committed: dict[tuple[str, str], Record] = {}
+        self.refused = 0
+
+    def answer(self) -> Recorded:
+        """Take the oldest ticket and return its fate."""
+        persist = self.queue.popleft()
+        error = "disk full" if persist.ticket in self._failing else None
+        keys = [_key(record) for record in persist.records if _key(record)[1]]
+        if error is None:
+            known = {*self.committed, *keys}
+            missing = [need for record in persist.records for need in _needs(record) if need not in known]
+            assert not missing or self.refused, f"{missing} was never handed to the store"
+            error = f"no row for {missing}" if missing else None
+        if error is None:
+            for key, record in zip(keys, (r for r in persist.records if _key(r)[1]), strict=True):
+                assert key not in self.committed, f"{key} was written twice"
+                self.committed[key] = record
+        else:
+            self.refused += 1
+        return Recorded(ticket=persist.ticket, error=error)
+
+
+def _key(record: Record) -> tuple[str, str]:
+    match record:
+        case ReceiptWritten() | DelegateAccepted():
+            return (type(record).__name__, record.receipt_id)
+        case AdmissionQueued() | AdmissionStarted() | AdmissionEnded():
+            return (type(record).__name__, record.admission_id)
+        case AttemptIntended() | AttemptStarted() | AttemptEnded():
+            return (type(record).__name__, record.attempt_id)
+        case _:
+            return ("", "")
+
+
+def _needs(record: Record) -> list[tuple[str, str]]:
+    match record:
+        case AdmissionStarted() | AdmissionEnded() | DelegateAccepted():
+            return [("AdmissionQueued", record.admission_id)]
+        case AttemptIntended():
+            parent = ("DelegateAccepted", record.receipt_id) if record.receipt_id else None
+            return [parent or ("AdmissionStarted", record.admission_id)]
+        case ReceiptWritten():
+            return [("DelegateAccepted", record.receipt_id)]
+        case AttemptStarted() | AttemptEnded():
+            return [("AttemptIntended", record.attempt_id)]
+        case _:
+            return []
+
+
+class World:
+    """Runs a core against a plan until nothing can happen any more."""
+
+    def __init__(self, plan: Plan, choices: bytes = b"") -> None:
+        self.plan = plan
+        self.now = 1000.0
+        self._choices = iter(choices)
+        self._ids = 0
+        self.core = Core(home=Path("home"), max_processes=plan.max_processes, make_id=self._new_id)
+        self.journal = Journal(plan.failing_tickets)
+        self.nodes: dict[str, Node] = {}
+        self.children: dict[str, Child] = {}
+        self.open: set[str] = set()
+        self.accepted: dict[str, DelegateAccepted] = {}
+        self.turn_of: dict[str, int] = {}
+        self.receipts: dict[str, ReceiptWritten] = {}
+        self.recorded: set[str] = set()
+        self.admissions: list[str] = []
+        self.done: dict[str, TurnDone] = {}
+        self.refused: list[Refused] = []
+        self.told: list[object] = []
+        self.effects: list[tuple[float, Effect]] = []
+        self._to_submit = deque(enumerate(plan.turns))
+        self._disturbances = deque(sorted(plan.disturbances, key=lambda one: one.after))
+        self._tickets: dict[int, list[Record]] = {}
+        self.steps = 0
+
+    def _new_id(self, prefix: str) -> str:
+        self._ids += 1
+        return f"{prefix}{self._ids}"
+
+    # --- what may happen ---
+
+    def run(self) -> None:
+        """Let things happen until nothing is left to happen."""
+        while self.step():
+            self.steps += 1
+            assert self.steps < MAX_STEPS, "it never ends"
+        self._check_end()
+
+    def step(self) -> bool:
+        """Let one thing happen; False when there is none."""
+        if self._disturbances and self._disturbances[0].after <= self.steps:
+            self._disturb(self._disturbances.popleft())
+            return True
+        sources = list(self._sources())
+        deadline = self.core.next_deadline()
+        if not sources and deadline is None:
+            return False
+        which, what = divmod(next(self._choices, 0), 8)
+        if not sources or what == _TIME_PASSES:
+            self.tick(4.0 if deadline is None else min(4.0, max(0.0, deadline - self.now)))
+        elif what == _A_MOMENT_PASSES:
+            self.tick(0.4)
+        else:
+            sources[which % len(sources)]()
+        return True
+
+    def _sources(self) -> Iterator[object]:
+        if self._to_submit:
+            yield self._submit
+        if self.journal.queue:
+            yield self._commit
+        for child in list(self.children.values()):
+            if child.said:
+                yield lambda child=child: self.feed(child.said.popleft())
+            if child.happened and not (isinstance(child.happened[0], Died) and child.said):
+                yield lambda child=child: self._happens(child)
+
+    def _happens(self, child: Child) -> None:
+        event = child.happened.popleft()
+        if isinstance(event, Died):
+            child.death_seen = True
+            child.happened.append(Gone(attempt_id=child.attempt_id))
+        if isinstance(event, Gone | LaunchFailed):
+            self.open.discard(child.attempt_id)
+            del self.children[child.attempt_id]
+        self.feed(event)
+
+    def tick(self, seconds: float) -> None:
+        """Let time pass: who waits for an acknowledgement sends again."""
+        self.now += seconds
+        for child in self.children.values():
+            if child.result and not child.dead and not child.said:
+                child.said.append(AgentSaid(message=child.result))
+        self.feed(Tick())
+
+    def _submit(self) -> None:
+        number, plan = self._to_submit.popleft()
+        goal = f"{number}"
+        self.nodes[goal] = plan.root
+        settings = TurnSettings(
+            endpoint=ENDPOINT, delegate_endpoint=ENDPOINT, limits=plan.limits, deadline_seconds=plan.deadline
+        )
+        submit = Submit(
+            request_id=f"r_{number}",
+            session_id=f"s_{plan.session}",
+            text=goal,
+            finite=True,
+            payload_json="{}",
+            settings=settings,
+        )
+        self.feed(Submitted(viewer=VIEWER, submit=submit))
+
+    def _commit(self) -> None:
+        recorded = self.journal.answer()
+        for record in self._tickets.pop(recorded.ticket):
+            if isinstance(record, ReceiptWritten):
+                self.recorded.add(record.receipt_id)
+            if isinstance(record, AttemptIntended) and recorded.error is not None:
+                self.open.discard(record.attempt_id)
+        self.feed(recorded)
+
+    def _disturb(self, one: Disturbance) -> None:
+        match one.kind:
+            case "cancel" | "cancel_now":
+                self.feed(TurnCancelled(viewer=VIEWER, now=one.kind == "cancel_now"))
+            case "cancel_turn" if self.admissions:
+                self.feed(TurnCancelled(viewer="w", admission_id=self.admissions[one.target % len(self.admissions)]))
+            case "cancel_delegate" if self.accepted:
+                target = list(self.accepted)[one.target % len(self.accepted)]
+                self.feed(DelegateCancelled(viewer=VIEWER, request_id="r", target_id=target))
+            case "viewers_lost":
+                self.feed(ViewersLost())
+
+    # --- what the core decides ---
+
+    def feed(self, event: CoreEvent) -> None:
+        """Hand an event to the core, carry out what it decides, and check what must hold at any time."""
+        for effect in self.core.handle(event, self.now, self.now):
+            self.effects.append((self.now, effect))
+            self._carry_out(effect)
+        self._check_slots()
+        if self.core.idle:
+            assert self.core.next_deadline() is None, "a timer of nothing is left"
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Persist():
+                self.journal.queue.append(effect)
+                self._tickets[effect.ticket] = effect.records
+                for record in effect.records:
+                    self._note(record)
+            case Launch():
+                self._launch(effect)
+            case Send(attempt_id=attempt_id, message=message):
+                child = self._target(attempt_id, effect)
+                self._check_send(child, message)
+                if not child.dead:
+                    self._receive(child, message)
+            case Stop(attempt_id=attempt_id, hard=hard):
+                self._signal(self._target(attempt_id, effect), hard=hard)
+            case Tell(message=message):
+                self._told(message)
+
+    def _target(self, attempt_id: str, effect: Effect) -> Child:
+        assert attempt_id in self.children, f"{effect} for a process that is not there"
+        assert not self.children[attempt_id].death_seen, f"{effect} for a process that died"
+        return self.children[attempt_id]
+
+    def _note(self, record: Record) -> None:
+        match record:
+            case AdmissionQueued():
+                self.admissions.append(record.admission_id)
+                self.turn_of[record.admission_id] = int(record.request_id.removeprefix("r_"))
+            case DelegateAccepted():
+                assert record.receipt_id not in self.accepted, "a delegate is accepted once"
+                self.accepted[record.receipt_id] = record
+                self.turn_of[record.receipt_id] = self.turn_of[record.admission_id]
+            case ReceiptWritten():
+                assert record.receipt_id not in self.receipts, "a delegate has one receipt"
+                self.receipts[record.receipt_id] = record
+            case AttemptIntended():
+                self._check_processes(record)
+                self.open.add(record.attempt_id)
+            case AttemptEnded():
+                assert record.attempt_id not in self.children, "the end of a process is known before it is recorded"
+                self.open.discard(record.attempt_id)
+
+    def _check_processes(self, record: AttemptIntended) -> None:
+        """Never more processes than allowed; one more only when all that exist wait for others."""
+        stuck = record.receipt_id and all(one in self.children and self.children[one].waiting for one in self.open)
+        assert len(self.open) < self.plan.max_processes or stuck, f"{record.attempt_id} is one process too many"
+
+    def _told(self, message: object) -> None:
+        self.told.append(message)
+        match message:
+            case TurnDone():
+                assert message.admission_id not in self.done, "a turn ends once"
+                mine = {key for key, one in self.accepted.items() if one.admission_id == message.admission_id}
+                assert mine <= self.recorded, "a turn ends after every receipt of it"
+                assert {entry["receipt_id"] for entry in message.results} == mine, "a turn tells every result"
+                self.done[message.admission_id] = message
+            case Refused(reason="storage_unavailable"):
+                self.refused.append(message)
+
+    # --- processes ---
+
+    def _launch(self, effect: Launch) -> None:
+        attempt_id = effect.attempt_id
+        assert ("AttemptIntended", attempt_id) in self.journal.committed, "a process starts after its intent is kept"
+        assert attempt_id not in self.children, "an attempt is one process"
+        owner, _, number = attempt_id.rpartition(".")
+        node = self._node_of(owner)
+        child = Child(attempt_id, effect.depth, node, int(number))
+        self.children[attempt_id] = child
+        if node.fate == "is_not_launched" or (node.fate == "is_not_launched_once" and child.number == 1):
+            child.dead = True
+            child.happened.append(LaunchFailed(attempt_id=attempt_id, message="no more processes"))
+            return
+        child.happened.append(Launched(attempt_id=attempt_id, pid=1, process_start="1"))
+        if node.fate == "dies_before_hello":
+            self._die(child, Exit(code=3))
+        elif node.fate != "hangs_before_hello":
+            self._say(child, Hello(run_id=RUN, attempt_id=attempt_id, nonce="", pid=1))
+
+    def _node_of(self, owner: str) -> Node:
+        goal = self.accepted[owner].goal if owner in self.accepted else str(self.turn_of[owner])
+        return self.nodes[goal]
+
+    def _say(self, child: Child, *messages: object) -> None:
+        child.said.extend(AgentSaid(message=message) for message in messages)
+
+    def _die(self, child: Child, end: Exit) -> None:
+        if not child.dead:
+            child.dead = True
+            child.happened.append(Died(attempt_id=child.attempt_id, end=end, log_tail="it said this"))
+
+    def _signal(self, child: Child, *, hard: bool) -> None:
+        child.told_to_end = True
+        if hard:
+            self._die(child, KILLED)
+        elif child.node.fate != "ignores_signals":
+            self._die(child, TERMINATED)
+
+    def _receive(self, child: Child, message: object) -> None:
+        match message:
+            case Welcome(task=task):
+                assert child.task is None, "a process is welcomed once"
+                child.task = task
+                self._say(child, Started(**_who(child)), Progress(**_who(child), step=1, delta="so far"))
+                self._work(child)
+            case Joined(join_id=join_id):
+                assert child.waiting == join_id, "a process gets the join that it waits for"
+                child.waiting = ""
+                self._work(child)
+            case Cancel():
+                child.told_to_end = True
+                if child.node.fate not in STUBBORN and child.result is None:
+                    self._finish(child, Outcome(status="cancelled", reason="cancelled", partial_text="so far"))
+            case ResultAck() if child.node.fate != "does_not_exit":
+                self._say(child, Bye(**_who(child), childless=False))
+                self._die(child, Exit(code=0))
+
+    def _work(self, child: Child) -> None:
+        """Do the next round, or what the plan has for the end."""
+        if child.node.fate == "dies_at_work":
+            self._die(child, Exit(signal="SIGSEGV"))
+        elif child.node.fate == "breaks_protocol":
+            child.said.append(Misbehaved(attempt_id=child.attempt_id, what="3 bad frames"))
+        elif child.round < len(child.node.rounds):
+            self._delegate(child)
+            if child.node.fate == "dies_in_join":
+                self._die(child, KILLED)
+        elif child.node.fate in {"completes", "does_not_exit", "dies_after_result", "is_not_launched_once"}:
+            self._finish(child, Outcome(status="completed", text=f"done {child.attempt_id}"))
+            if child.node.fate == "dies_after_result":
+                self._die(child, KILLED)
+        elif child.node.fate in {"fails", "dies_in_join"}:
+            self._finish(child, Outcome(status="failed", reason="server_error", message="no"))
+
+    def _delegate(self, child: Child) -> None:
+        assert child.task is not None
+        calls = []
+        for call_number, nodes in enumerate(child.node.rounds[child.round]):
+            tasks = []
+            for index, node in enumerate(nodes):
+                goal = f"{child.task.text}.{child.round}-{call_number}-{index}"
+                self.nodes[goal] = node
+                tasks.append(TaskSpec(goal=goal, role="orchestrator" if node.rounds and child.depth == 0 else "leaf"))
+            calls.append(CallRequest(tool_call_id=f"call_{call_number}", tasks=tasks))
+        child.waiting = f"j_{child.attempt_id}_{child.round}"
+        child.round += 1
+        self._say(child, Delegate(**_who(child), join_id=child.waiting, calls=calls))
+
+    def _finish(self, child: Child, outcome: Outcome) -> None:
+        child.result = Result(**_who(child), outcome=outcome)
+        self._say(child, child.result)
+
+    # --- what must hold ---
+
+    def _check_send(self, child: Child, message: object) -> None:
+        owner = child.attempt_id.rpartition(".")[0]
+        if isinstance(message, ResultAck):
+            kind = "AdmissionEnded" if child.depth == 0 else "ReceiptWritten"
+            assert (kind, owner) in self.journal.committed, "a result is acknowledged after its commit"
+        if isinstance(message, Joined):
+            self._check_joined(child, owner, message)
+
+    def _check_joined(self, child: Child, owner: str, message: Joined) -> None:
+        """Every delegate of the join is recorded, and told in the order of calls and tasks."""
+        asked = child.node.rounds[child.round - 1]
+        assert [answer.tool_call_id for answer in message.answers] == [f"call_{n}" for n in range(len(asked))]
+        for number, (nodes, answer) in enumerate(zip(asked, message.answers, strict=True)):
+            content = json.loads(answer.content)
+            if "error" in content:
+                continue
+            assert [entry["task_index"] for entry in content["results"]] == list(range(len(nodes)))
+            for index, entry in enumerate(content["results"]):
+                accepted = self.accepted[entry["receipt_id"]]
+                assert child.task is not None
+                assert accepted.goal == f"{child.task.text}.{child.round - 1}-{number}-{index}"
+                assert accepted.parent_id == owner
+                assert entry["receipt_id"] in self.recorded, "a join is told when its receipts are written"
+                assert entry["status"] == self.receipts[entry["receipt_id"]].status
+
+    def executing(self, turn: int) -> list[str]:
+        """Return the delegates of a turn that have a process which does not wait for others."""
+        return [
+            one.attempt_id
+            for one in self.children.values()
+            if one.depth and not one.waiting and self.turn_of[one.attempt_id.rpartition(".")[0]] == turn
+        ]
+
+    def _check_slots(self) -> None:
+        for number, plan in enumerate(self.plan.turns):
+            executing = self.executing(number)
+            assert len(executing) <= plan.limits.max_concurrent_children, f"too many at once: {executing}"
+
+    def _check_end(self) -> None:
+        """Nothing waits any more, and everything has ended well."""
+        assert self.core.idle, "nothing happens, and it is not done"
+        assert self.core.next_deadline() is None, "a timer is left"
+        assert not self.children
+        assert not self.open
+        assert set(self.receipts) == set(self.accepted), "every accepted delegate has a receipt"
+        refused = {f"{one.request_id}" for one in self.refused}
+        for admission_id in self.admissions:
+            was_refused = f"r_{self.turn_of[admission_id]}" in refused
+            assert (admission_id in self.done) != was_refused, "a turn ends, or was refused"
+        if not self.journal.refused:
+            assert {key for key in self.journal.committed if key[0] == "AdmissionEnded"} == {
+                ("AdmissionEnded", admission_id) for admission_id in self.admissions
+            }
+            assert self.ended_attempts() == {key[1] for key in self.journal.committed if key[0] == "AttemptIntended"}
+        accepted = [one for one in self.told if isinstance(one, Accepted)]
+        assert len(accepted) == len(self.admissions) - len(refused)
+
+    def ended_attempts(self) -> set[str]:
+        """Return the attempts whose end is recorded."""
+        return {key[1] for key in self.journal.committed if key[0] == "AttemptEnded"}
+
+
+def _who(child: Child) -> dict[str, str]:
+    return {"run_id": RUN, "attempt_id": child.attempt_id}
