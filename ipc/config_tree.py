@@ -16,6 +16,7 @@ from fanjoin.ipc.text import clean
 _KNOWN = [*FILE_KEYS, *ALIASES, *SECTIONS, *NAMED]
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float", "tag:yaml.org,2002:bool")
 _NULL = "tag:yaml.org,2002:null"
+_LAST_PART = 0.88  # a name that is alike as a whole comes before one that only ends like it
 
 
 def read_into(config: Config, text: str) -> None:
@@ -175,6 +176,6 @@ def _nearest(given: str, known: list[str]) -> str:
     def likeness(name: str) -> tuple[float, float]:
         whole = difflib.SequenceMatcher(None, given, name).ratio()
         last = difflib.SequenceMatcher(None, given.rpartition(".")[2], name.rpartition(".")[2]).ratio()
-        return max(whole, last), whole + last
+        return max(whole, _LAST_PART * last), whole + last
 
     return max(known, key=likeness)

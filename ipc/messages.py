@@ -116,8 +116,8 @@ class AgentTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
     transcript_path: str = ""
     summary_path: str = ""
     share_chars: int = 0
-    approvals: ApprovalSettings = field(default_factory=ApprovalSettings)
-    terminal: TerminalSettings = field(default_factory=TerminalSettings)
+    approvals: ApprovalSettings = ApprovalSettings()
+    terminal: TerminalSettings = TerminalSettings()
     limits: DelegationLimits = field(default_factory=DelegationLimits)
     model_limits: ModelLimits = field(default_factory=ModelLimits)
 

@@ -108,7 +108,7 @@ class TurnSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     model_limits: ModelLimits = field(default_factory=ModelLimits)
     allow: tuple[str, ...] = ()
     terminal: TerminalSettings = field(default_factory=TerminalSettings)
-    approvals: ApprovalSettings = field(default_factory=ApprovalSettings)
+    approvals: ApprovalSettings = ApprovalSettings()
     prices: dict[str, Price] = field(default_factory=dict)
 
 
