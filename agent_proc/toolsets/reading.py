@@ -144,8 +144,9 @@ class SearchFiles:
                 lines += matches or []
                 if len(lines) >= MAX_MATCHES:
                     return _headed(f"{place.shown}: the first {MAX_MATCHES} lines", lines[:MAX_MATCHES])
-        notes = [f"{len(lines)} lines", f"{skipped} files left out: not text, too large or not readable", walk.cut]
-        return _headed(f"{place.shown}: {', '.join(note for note in notes if note and note[:2] != '0 f')}", lines)
+        left_out = f"{skipped} files left out: not text, too large or not readable" if skipped else ""
+        notes = [f"{place.shown}: {len(lines)} lines", left_out, walk.cut]
+        return _headed(", ".join(filter(None, notes)), lines)
 
     def _matches(self, found: Found, expression: re.Pattern[str]) -> list[str] | None:
         """Return the lines of a file that match, or None when it cannot be searched."""

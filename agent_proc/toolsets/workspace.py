@@ -55,9 +55,7 @@ class Workspace:
         Raises:
             ToolError: outside of the workspace.
         """
-        if "\0" in path:
-            raise ToolError("invalid_arguments", "a path cannot hold NUL")
-        full = os.path.realpath(os.path.join(self.root, path))
+        full = self._resolved(path)
         if (self._home and _inside(full, self._home)) or not _inside(full, self.root):
             raise ToolError("outside_workspace", f"{path} is not inside the working directory {clean(self.root)}")
         return _place(self.root, full)
@@ -69,10 +67,15 @@ class Workspace:
     def locate_readable(self, path: str) -> Place:
         """Return where a path leads that is only read: that may be the whole text of a delegate's long answer, too."""
         folder = os.path.join(self._home, "transcripts")
-        full = os.path.realpath(os.path.join(self.root, path))
+        full = self._resolved(path)
         if self._home and full.endswith(_SUMMARY) and os.path.dirname(full) == folder:
             return _place(folder, full)
         return self.locate(path)
+
+    def _resolved(self, path: str) -> str:
+        if "\0" in path:
+            raise ToolError("invalid_arguments", "a path cannot hold NUL")
+        return os.path.realpath(os.path.join(self.root, path))
 
 
 def _place(root: str, full: str) -> Place:
