@@ -61,12 +61,9 @@ class Link:
         self._endpoints = bootstrap.endpoints
         self._account = account
         self._commands = commands
-        self._codec = agent_side(Path(bootstrap.endpoints.spool) if bootstrap.endpoints.spool else None)
+        self._codec = agent_side(bootstrap.endpoints.spool)
         self._outbox: deque[tuple[bytes, Result | None]] = deque()
         self._inbox: queue.SimpleQueue[AgentTask | Joined] = queue.SimpleQueue()
-        self._wake, self._woken = socket.socketpair()
-        self._wake.setblocking(False)
-        self._woken.setblocking(False)
         self._result: Result | None = None
         self._result_frame = b""
         self._result_file: Path | None = None
@@ -78,11 +75,12 @@ class Link:
         Args:
             lifeline: the readable end of a pipe; the process ends at once when the other end is closed.
         """
-        context = zmq.Context()
-        dealer = context.socket(zmq.DEALER)
-        _connect(dealer, self._endpoints, self._who["attempt_id"])
-        # Here and not in the thread: the supervisor need not wait until that has begun to run.
+        # First the hello, from this thread: the rest can be made while the supervisor reads it.
+        context, dealer = connect(self._endpoints, self._who["attempt_id"])
         dealer.send(self._frame(Hello, nonce=self._nonce, pid=os.getpid()))
+        self._wake, self._woken = socket.socketpair()
+        self._wake.setblocking(False)
+        self._woken.setblocking(False)
         # Not by threading: its objects cost an agent 100 KiB and 0.4 ms, and nothing here needs them.
         start_new_thread(self._run, (context, dealer, lifeline))
 
@@ -239,7 +237,10 @@ def _read(lifeline: int) -> None:
     os._exit(1)
 
 
-def _connect(dealer: zmq.Socket[bytes], endpoints: Endpoints, identity: str) -> None:
+def connect(endpoints: Endpoints, identity: str) -> tuple["zmq.Context[zmq.Socket[bytes]]", "zmq.Socket[bytes]"]:
+    """Return a socket to the supervisor, and the context to end when it is closed."""
+    context = zmq.Context()
+    dealer = context.socket(zmq.DEALER)
     dealer.setsockopt(zmq.ROUTING_ID, identity.encode())
     dealer.setsockopt(zmq.LINGER, int(LINGER_SECONDS * 1000))
     dealer.setsockopt(zmq.RECONNECT_IVL, _RECONNECT_MS)
@@ -248,6 +249,7 @@ def _connect(dealer: zmq.Socket[bytes], endpoints: Endpoints, identity: str) -> 
         dealer.setsockopt(zmq.CURVE_PUBLICKEY, endpoints.client_public.encode())
         dealer.setsockopt(zmq.CURVE_SECRETKEY, endpoints.client_secret.encode())
     dealer.connect(endpoints.back)
+    return context, dealer
 
 
 def exit_now(code: int) -> NoReturn:

@@ -32,7 +32,8 @@ def load_entry(name: str) -> Entry:
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
     else:
-        module = importlib.import_module(module_name)
+        # In a forked process it is there, and running the import system costs 0.1 ms.
+        module = sys.modules.get(module_name) or importlib.import_module(module_name)
     entry: Entry = getattr(module, function)
     return entry
 

@@ -17,7 +17,7 @@ if sys.platform != "win32":
     POLLS_PIPES = True
     """Whether ZeroMQ can wait for a pipe; where it cannot, a thread has to read it."""
 
-    _RESET = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE)
+    _RESET = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
 
     def try_lock(path: Path) -> LockFile | None:
         """Take the lock of a file, made when missing; None when another process holds it."""
@@ -71,10 +71,12 @@ if sys.platform != "win32":
     def reset_signals() -> None:
         """Give signals their default meaning: a caller may have handed them down ignored or blocked.
 
-        An ignored SIGCHLD makes every exit code read 0.
+        An ignored SIGCHLD makes every exit code read 0. SIGPIPE alone is ignored: a pipe to a process that just died
+        has to raise an error here, not to end this process without a word.
         """
         for number in _RESET:
             signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_SETMASK, set())
 
     def raise_descriptor_limit() -> int:

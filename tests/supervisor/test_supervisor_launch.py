@@ -172,7 +172,7 @@ def test_nothing_of_a_launcher_is_left(tmp_path: Path, loop: Loop, nursery: Nurs
     me = psutil.Process()
     if sys.platform == "linux":
         before = me.num_fds() - _spare_pipes(nursery)
-        for number in range(20):
+        for number in range(6):
             attempt_id = f"d_{number}.1"
             nursery.start("leave", attempt_id)
             nursery.end(attempt_id)

@@ -1,6 +1,5 @@
 """Commands as real processes: output, limits, what they leave behind, and the process table as seen from outside."""
 
-import os
 import sys
 import threading
 import time
@@ -117,13 +116,13 @@ def test_a_daemon_that_keeps_the_output_open_does_not_hold_the_call(tools: Tools
     psutil.Process(pid).kill()
 
 
-def test_a_command_in_the_background_is_followed_and_ended(tools: Tools, tmp_path: Path) -> None:
+def test_a_command_in_the_background_is_followed_and_ended(tools: Tools) -> None:
     """It has a name, shows its output so far, can be waited for and stopped."""
     assert tools.call("run_command", command="echo a; sleep 300", background=True) == "b1 runs in the background"
     wait_until(lambda: "a\n" in tools.call("check_command", name="b1"), "output")
     assert tools.call("check_command", name="b1", wait_seconds=0).startswith("still running")
     assert tools.call("check_command", name="b1", stop=True).startswith("ended by SIGTERM")
-    tools.call("run_command", command="echo $$ > pid-b2; sleep 0.2; exit 4", background=True)
+    tools.call("run_command", command="sleep 0.2; exit 4", background=True)
     assert tools.call("check_command", name="b2", wait_seconds=20).startswith("exit code 4")
     assert tools.refusal("check_command", name="b9") == "not_found"
     assert tools.box.news() == []

@@ -48,7 +48,8 @@ def test_every_variable_that_a_setting_names_for_a_key_is_left_out(tmp_path: Pat
     """Keys of the model, of delegates and of routes, named in the file or by a flag that rules it out."""
     (tmp_path / "config.yaml").write_text(
         "model: {base_url: http://h/v1, model: m, api_key_env: K_ONE}\n"
-        "delegation: {base_url: http://d/v1, api_key_env: K_TWO, routes: {r: {base_url: http://r/v1, api_key_env: K_3}}}\n"
+        "delegation:\n  base_url: http://d/v1\n  api_key_env: K_TWO\n"
+        "  routes: {r: {base_url: http://r/v1, api_key_env: K_3}}\n"
         "terminal: {env_passthrough: ['K_*', K_ONE, K_TWO, K_3, K_FLAG, OPENAI_API_KEY]}\n",
         encoding="utf-8",
     )
