@@ -201,6 +201,29 @@ def test_the_wait_for_a_background_command_has_its_limit(home: Home, folder: Pat
     assert time.monotonic() - began < 8
 
 
+def test_work_without_an_answer_is_kept_as_a_trace(home: Home, folder: Path) -> None:
+    """A13: two tool calls and then nothing, twice: failed (empty_response) with what it ran; its sibling is untouched."""
+    look = call("list_files")
+    tasks = [child(look, look, {"text": ""}, {"text": " "}), "[[answer fine]]"]
+    first, second = home.result(plan({"delegate": tasks}), "-C", str(folder))["results"]
+    assert (first["status"], first["error"]["reason"]) == ("failed", "empty_response")
+    assert [entry["tool"] for entry in first["tool_trace"]] == ["list_files"] * 2
+    assert second["summary"] == "fine"
+
+
+def test_a_timeout_keeps_what_there_is(home: Home, folder: Path) -> None:
+    """A14, A15: a file written, half an answer said, then silence: the entry has seconds, steps, trace and text."""
+    home.config("approvals: {mode: allow}\ndelegation: {child_timeout_seconds: 2}\n")
+    written = call("write_file", path="artifact.txt", content="done so far")
+    half = {"text": "half of the answer and more", "do": "[[hang after=3]]"}
+    (entry,) = home.result(plan({"delegate": [child(written, half)]}), "-C", str(folder))["results"]
+    assert (entry["status"], entry["error"]["reason"], entry["summary"]) == ("timeout", "child_timeout", None)
+    assert "(2)" in entry["error"]["message"]
+    assert entry["partial_text"].startswith("half of")
+    assert (entry["steps"], [one["tool"] for one in entry["tool_trace"]]) == (2, ["write_file"])
+    assert (folder / "artifact.txt").read_text(encoding="utf-8") == "done so far"
+
+
 # --- rules ---------------------------------------------------------------------------------------------------------
 
 
