@@ -202,7 +202,7 @@ def test_the_wait_for_a_background_command_has_its_limit(home: Home, folder: Pat
 
 
 def test_work_without_an_answer_is_kept_as_a_trace(home: Home, folder: Path) -> None:
-    """A13: two tool calls and then nothing, twice: failed (empty_response) with what it ran; its sibling is untouched."""
+    """A13: two tool calls, then nothing, twice: failed (empty_response) with what it ran; its sibling is untouched."""
     look = call("list_files")
     tasks = [child(look, look, {"text": ""}, {"text": " "}), "[[answer fine]]"]
     first, second = home.result(plan({"delegate": tasks}), "-C", str(folder))["results"]
