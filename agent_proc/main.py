@@ -5,15 +5,16 @@ import os
 import traceback
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from fanjoin.agent_proc.account import Account
-from fanjoin.agent_proc.http import Http, tls_context
+from fanjoin.agent_proc.http import tls_context
 from fanjoin.agent_proc.link import Link, exit_now
 from fanjoin.agent_proc.loop import Agent
-from fanjoin.agent_proc.provider.chat_completions import ChatCompletions
-from fanjoin.agent_proc.provider.client import ModelClient
 from fanjoin.agent_proc.provider.failure import ProviderError
+from fanjoin.agent_proc.provider.modes import open_client
 from fanjoin.agent_proc.reporter import Reporter
-from fanjoin.agent_proc.rules import Rules, read_rules
+from fanjoin.agent_proc.rules import read_rules
 from fanjoin.agent_proc.summary import shortened
 from fanjoin.agent_proc.toolsets.build import toolbox
 from fanjoin.agent_proc.toolsets.commands import Commands
@@ -69,6 +70,7 @@ class _Work:
     def do(self, task: AgentTask) -> Outcome:
         """Do the task and return how it ended; then none of its commands runs any more."""
         self._account.partial_limit = task.limits.max_summary_chars
+        self._account.refused = frozenset(task.refused)
         transcript = Transcript(task.transcript_path, self._endpoint.api_key)
         outcome = shortened(self._converse(task, transcript), task)
         self._commands.end()
@@ -79,25 +81,21 @@ class _Work:
     def _converse(self, task: AgentTask, transcript: Transcript) -> Outcome:
         link, account = self._link, self._account
         reporter = Reporter(link.send, account, transcript, keeps_messages=task.depth == 0)
+        task = _with_rules(task, reporter)
         try:
             client = open_client(self._endpoint, task)
         except ProviderError as error:
             return account.ended("failed", error.reason, str(error))
-        rules = Rules() if task.ignore_rules or not task.cwd else read_rules(task.cwd, os.path.expanduser("~"))
-        if rules.notice and not task.depth:
-            reporter.notice(rules.notice)
-        tools = toolbox(task, self._commands, reporter)
-        agent = Agent(task, client, link.join, reporter, tools, rules=rules.text)
+        agent = Agent(task, client, link.join, reporter, toolbox(task, self._commands, reporter))
         link.send(Started)
         return agent.run()
 
 
-def open_client(endpoint: Endpoint, task: AgentTask) -> ModelClient:
-    """Return a client that speaks the endpoint's wire format.
-
-    Raises:
-        ProviderError: the format or the URL is not one that we know.
-    """
-    if endpoint.api_mode != "chat_completions":
-        raise ProviderError("bad_request", f"The api_mode {endpoint.api_mode!r} is not known; use chat_completions.")
-    return ChatCompletions(endpoint, Http(endpoint.base_url, task.model_limits), task.output_schema)
+def _with_rules(task: AgentTask, reporter: Reporter) -> AgentTask:
+    """Return the task with the rules of its project; the root says which files they are from."""
+    if task.ignore_rules or not task.cwd:
+        return task
+    rules = read_rules(task.cwd, os.path.expanduser("~"))
+    if rules.notice and not task.depth:
+        reporter.notice(rules.notice)
+    return replace(task, rules=rules.text)

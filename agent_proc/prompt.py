@@ -16,31 +16,31 @@ _ABOUT_RULES = "The project that you work in has these rules. The nearest to you
 _ON_FILES = frozenset({"files", "terminal"})
 
 
-def opening(task: AgentTask, rules: str = "") -> list[JsonObject]:
-    """Return the system prompt, the earlier messages and the user's message. ``rules`` are those of the project."""
-    system = _delegate_prompt(task, rules) if task.depth else "\n\n".join([_ROOT, *_surroundings(task, rules)])
+def opening(task: AgentTask) -> list[JsonObject]:
+    """Return the system prompt, the earlier messages and the user's message."""
+    system = "\n\n".join([shared_prefix(task), *_own_parts(task)])
     return [{"role": "system", "content": system}, *task.history, {"role": "user", "content": _user_content(task)}]
 
 
-def _surroundings(task: AgentTask, rules: str) -> list[str]:
-    """Return what is said of the place that an agent works in; it is the same for all agents of a turn."""
-    where = [f"Your working directory is {task.cwd}."] if task.cwd and _ON_FILES.intersection(task.toolsets) else []
-    return [*where, *([f"{_ABOUT_RULES}\n{rules}"] if rules else [])]
+def shared_prefix(task: AgentTask) -> str:
+    """Return what the system prompt begins with: the same bytes for an agent and its siblings.
 
-
-def _delegate_prompt(task: AgentTask, rules: str) -> str:
-    """Return a delegate's system prompt: what siblings share comes first and is the same bytes for each.
-
-    A server with a prefix cache then reads the shared context once.
+    A server with a prefix cache then reads it once.
     """
-    parts = [_DELEGATE, *_surroundings(task, rules)]
+    parts = [_DELEGATE if task.depth else _ROOT]
+    if task.cwd and _ON_FILES.intersection(task.toolsets):
+        parts.append(f"Your working directory is {task.cwd}.")
+    if task.rules:
+        parts.append(f"{_ABOUT_RULES}\n{task.rules}")
     if task.shared_context:
         parts.append(f"Context of all delegates:\n{task.shared_context}")
-    if task.context:
-        parts.append(f"Context of your task:\n{task.context}")
-    if task.output_schema is not None:
-        parts.append(instruction(task.output_schema))
     return "\n\n".join(parts)
+
+
+def _own_parts(task: AgentTask) -> list[str]:
+    """Return what a delegate alone is told."""
+    context = [f"Context of your task:\n{task.context}"] if task.context else []
+    return context + ([] if task.output_schema is None else [instruction(task.output_schema)])
 
 
 def _user_content(task: AgentTask) -> str | list[JsonObject]:

@@ -60,9 +60,9 @@ def correction(problem: str) -> str:
     return f"{problem}\nAnswer again with nothing but one JSON object that is valid against the schema you were given."
 
 
-def response_format(schema: JsonObject) -> JsonObject:
-    """Return what a server is asked for that can keep its answer to a schema."""
-    return {"type": "json_schema", "json_schema": {"name": "result", "schema": schema}}
+def named(schema: JsonObject) -> JsonObject:
+    """Return a schema as the APIs take it that can keep an answer to one."""
+    return {"name": "result", "schema": schema}
 
 
 def _bare(text: str) -> str:

@@ -162,6 +162,7 @@ def task_of(state: State, work: Work) -> AgentTask:
         terminal=settings.terminal if "terminal" in toolsets else TerminalSettings(),
         limits=settings.limits,
         model_limits=settings.model_limits,
+        refused=state.refused.get((work.endpoint.base_url, work.endpoint.model), ()),
     )
 
 

@@ -131,7 +131,8 @@ class Turn(Work, kw_only=True, eq=False):
     """One submission and everything below it; the process of the turn itself is its root agent.
 
     ``work_id`` is its admission_id. ``waiting`` are delegates without a process, ``resuming`` those whose join is
-    complete and that need a slot to go on, ``holders`` the attempts that hold one.
+    complete and that need a slot to go on, ``holders`` the attempts that hold one. ``budget`` says which budget is used
+    up, once one is.
     """
 
     session_id: str
@@ -144,6 +145,7 @@ class Turn(Work, kw_only=True, eq=False):
     calls: list[Call] = field(default_factory=list)
     delegates: list[Delegate] = field(default_factory=list)
     grace: float = 4.0
+    budget: str = ""
     closing: bool = False
     done: bool = False
 

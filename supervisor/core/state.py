@@ -36,6 +36,8 @@ class State:
         self.delegates: dict[str, Delegate] = {}
         self.attempts: dict[str, Attempt] = {}
         self.launch_failures: deque[float] = deque()
+        self.refused: dict[tuple[str, str], tuple[str, ...]] = {}
+        """What endpoints were found to refuse, by URL and model: each agent is told, so that none has to find out."""
         self._effects: list[Effect] = []
         self._records: list[Record] = []
         self._committed: list[Committed] = []

@@ -1,12 +1,24 @@
 """An agent whose answer has to be an object: what the server is asked for, and the one correction."""
 
 import json
+from typing import Any
 
 import pytest
-from agent_support import Supervisor, asks, refuses, says, serving, task
+from agent_support import Handler, Supervisor, asks, refuses, says, serving, task
+
+from fanjoin.agent_proc.provider.modes import open_client
+from fanjoin.ipc.settings import Endpoint
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-FORM = {"type": "json_schema", "json_schema": {"name": "result", "schema": SCHEMA}}
+FORM: dict[str, Any] = {"type": "json_schema", "json_schema": {"name": "result", "schema": SCHEMA}}
+
+
+def respond(handler: Handler) -> None:
+    """Answer as the Responses API does."""
+    content = [{"type": "output_text", "text": '{"n": 1}'}]
+    handler.reply(
+        200, json.dumps({"status": "completed", "output": [{"type": "message", "content": content}]}).encode()
+    )
 
 
 def test_a_server_is_asked_to_keep_to_the_schema(supervisor: Supervisor) -> None:
@@ -57,3 +69,27 @@ def test_the_text_of_a_wrong_answer_is_kept(supervisor: Supervisor) -> None:
     assert (outcome.status, outcome.reason) == ("failed", "schema_invalid")
     assert (outcome.text, outcome.partial_text, outcome.output) == (None, "second", None)
     assert len(server.bodies) == 2
+
+
+MODES = {"chat_completions": ("response_format", says('{"n": 1}')), "responses": ("text", respond)}
+REFUSALS = [
+    "response_format of type json_schema is not supported",
+    "This response_format type is unavailable now",
+    "Unknown parameter: 'text.format'.",
+    "m does not support structured output",
+]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("words", REFUSALS)
+def test_each_format_says_it_in_its_own_way(mode: str, words: str) -> None:
+    """Where the API can keep an answer to a schema it is asked to, until the server refuses that."""
+    part, answer = MODES[mode]
+    with serving(answer, refuses(400, {"message": words}), answer) as server:
+        endpoint = Endpoint(base_url=server.url, model="m", api_mode=mode)
+        client = open_client(endpoint, task(output_schema=SCHEMA))
+        for _ in range(3):
+            assert client.complete([{"role": "user", "content": "hi"}], [], lambda _: None).text == '{"n": 1}'
+        client.close()
+    form = {"format": {"type": "json_schema", **FORM["json_schema"]}} if mode == "responses" else FORM
+    assert [body.get(part) for body in server.bodies] == [form, form, None, None]
