@@ -1,5 +1,7 @@
 """What an agent has to show at any moment: written by its loop, read by the thread that may have to end it."""
 
+import threading
+
 from fanjoin.agent_proc import jsontext
 from fanjoin.ipc.messages import JsonObject, Outcome, ToolTrace, Usage
 from fanjoin.ipc.text import head_and_tail
@@ -23,6 +25,8 @@ class Account:
         self._said: list[str] = []
         self._aside: list[str] = []
         self._open_calls: JsonObject | None = None
+        self._answers: dict[str, str] = {}
+        self._over = False
 
     def begin_reply(self, before: str = "") -> None:
         """A new reply begins: keep aside what was said so far. ``before`` is earlier text that it continues."""
@@ -36,26 +40,53 @@ class Account:
 
     def open_calls(self, assistant: JsonObject) -> None:
         """Note an assistant message whose tool calls begin to run."""
+        self._answers = {}
         self._open_calls = assistant
+
+    def answer_call(self, call_id: str, content: str) -> None:
+        """Note the answer to one of them; the others may still run."""
+        self._answers[call_id] = content
+
+    def stop(self) -> None:
+        """Let the agent do nothing more: its result is on its way."""
+        self._over = True
+
+    def wait_if_stopped(self) -> None:
+        """Go no further, once this agent has been stopped: its process ends soon."""
+        while self._over:
+            threading.Event().wait()
 
     def close_calls(self) -> None:
         """Note that each of them has its answer."""
         self._open_calls = None
 
     def interrupted(self) -> list[JsonObject]:
-        """Return the conversation's entries for calls that run right now: history must answer every call."""
+        """Return the conversation's entries for calls that run right now: history must answer every call.
+
+        Those that have their answer keep it; of the others nobody knows what they have done.
+        """
         assistant = self._open_calls
         if assistant is None:
             return []
         text = "interrupted before it ended; whether it took effect is not known"
         content = jsontext.write({"error": {"reason": "interrupted", "message": text}})
-        answers = [{"role": "tool", "tool_call_id": call["id"], "content": content} for call in assistant["tool_calls"]]
+        done = dict(self._answers)
+        answers = [
+            {"role": "tool", "tool_call_id": call["id"], "content": done.get(call["id"], content)}
+            for call in assistant["tool_calls"]
+        ]
         return [assistant, *answers]
 
-    def completed(self, text: str, message: str = "") -> Outcome:
-        """Return the outcome of an answer."""
+    def completed(self, text: str, message: str = "", output: JsonObject | None = None) -> Outcome:
+        """Return the outcome of an answer; ``output`` is the object that it holds, where one was asked for."""
         return Outcome(
-            status="completed", message=message, text=text, steps=self.steps, usage=self.usage, trace=list(self.trace)
+            status="completed",
+            message=message,
+            text=text,
+            steps=self.steps,
+            usage=self.usage,
+            trace=list(self.trace),
+            output=output,
         )
 
     def ended(self, status: str, reason: str, message: str) -> Outcome:

@@ -17,11 +17,13 @@ class ToolError(Exception):
 
     Attributes:
         reason: one word, such as ``invalid_arguments``.
+        notice: what the user has to know of it, or nothing.
     """
 
-    def __init__(self, reason: str, message: str) -> None:
+    def __init__(self, reason: str, message: str, notice: str = "") -> None:
         super().__init__(message)
         self.reason = reason
+        self.notice = notice
 
     def content(self) -> str:
         """Return the text of the tool message: always a JSON object."""

@@ -7,11 +7,13 @@ supervisor's to judge; it answers such a call with the same kind of error.
 from fanjoin.agent_proc import jsontext
 from fanjoin.agent_proc.calls import ToolError, read_arguments
 from fanjoin.agent_proc.provider.reply import ToolCall
+from fanjoin.agent_proc.structured import schema_problem
 from fanjoin.ipc.messages import AgentTask, CallRequest, JsonObject, TaskSpec
 from fanjoin.ipc.text import clip
 
 NAME = "delegate_task"
 _ROLES = ("leaf", "orchestrator")
+_ABOUT_SCHEMA = "A JSON Schema: the delegate then answers with an object that is valid against it, given as output."
 
 
 def is_offered(task: AgentTask) -> bool:
@@ -76,6 +78,8 @@ def _read_task(value: object, where: str) -> TaskSpec:
     output_schema = value.get("output_schema")
     if output_schema is not None and not isinstance(output_schema, dict):
         raise _invalid(f"{where}: output_schema must be a JSON Schema object, not {_shown(output_schema)}")
+    if output_schema is not None and (problem := schema_problem(output_schema)):
+        raise _invalid(f"{where}: output_schema is no JSON Schema: {problem}")
     return TaskSpec(
         goal=_goal(value, where),
         context=_optional_text(value, "context", where),
@@ -115,6 +119,7 @@ def _task_fields(task: AgentTask) -> JsonObject:
     fields: JsonObject = {
         "goal": {"type": "string", "description": "The whole task: it is the one message that the delegate gets."},
         "context": {"type": "string", "description": "What this delegate needs to know besides."},
+        "output_schema": {"type": "object", "description": _ABOUT_SCHEMA},
     }
     if _may_orchestrate(task):
         fields["role"] = {"type": "string", "enum": list(_ROLES), "description": "An orchestrator may delegate itself."}

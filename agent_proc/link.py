@@ -23,6 +23,7 @@ import msgspec
 import zmq
 
 from fanjoin.agent_proc.account import Account
+from fanjoin.agent_proc.toolsets.commands import Commands
 from fanjoin.ipc.bootstrap import AgentBootstrap
 from fanjoin.ipc.codec import Spooled, agent_side
 from fanjoin.ipc.endpoints import Endpoints
@@ -54,11 +55,12 @@ _JOIN = "j_"
 class Link:
     """One agent's connection. ``send``, ``welcome``, ``join`` and ``finish`` are for the loop's thread."""
 
-    def __init__(self, bootstrap: AgentBootstrap, account: Account) -> None:
+    def __init__(self, bootstrap: AgentBootstrap, account: Account, commands: Commands) -> None:
         self._who = {"run_id": bootstrap.run_id, "attempt_id": bootstrap.attempt_id}
         self._nonce = bootstrap.nonce
         self._endpoints = bootstrap.endpoints
         self._account = account
+        self._commands = commands
         self._codec = agent_side(bootstrap.endpoints.spool)
         self._outbox: deque[tuple[bytes, Result | None]] = deque()
         self._inbox: queue.SimpleQueue[AgentTask | Joined] = queue.SimpleQueue()
@@ -150,6 +152,7 @@ class Link:
                 break
             if self._result and time.monotonic() >= self._resend_at:
                 self._send_result(dealer)
+        self._commands.end()
         dealer.send(self._frame(Bye, childless=not has_children()))
 
     def _patience(self) -> int | None:
@@ -210,7 +213,9 @@ class Link:
         if self._result:
             return
         account = self._account
+        account.stop()
         interrupted = account.interrupted()
+        self._commands.ask_to_end()
         if interrupted:
             dealer.send(self._frame(Progress, step=account.steps, messages=interrupted))
         text = f"ended on request ({cancel.reason}) before it had an answer"

@@ -21,6 +21,7 @@ from fanjoin.agent_proc.provider.failure import ProviderError
 from fanjoin.agent_proc.provider.refusals import TOOLS
 from fanjoin.agent_proc.provider.reply import Reply, ToolCall
 from fanjoin.agent_proc.reporter import Reporter
+from fanjoin.agent_proc.structured import correction, judge
 from fanjoin.agent_proc.tools import Toolbox
 from fanjoin.ipc.messages import AgentTask, CallRequest, JsonObject, Outcome, ToolTrace
 from fanjoin.ipc.text import clip
@@ -59,6 +60,8 @@ class Agent:
         self._messages = opening(task)
         self._used_ids = ids_in(self._messages)
         self._failed_rounds = 0
+        self._corrected = False
+        self._output: JsonObject | None = None
 
     def run(self) -> Outcome:
         """Work until the end and return how it ended."""
@@ -69,7 +72,7 @@ class Agent:
             return self._account.ended("failed", error.reason, str(error))
         except Ended as end:
             return self._account.ended(end.status, end.reason, str(end))
-        return self._account.completed(reply.text, self._remarks(reply))
+        return self._account.completed(reply.text, self._remarks(reply), self._output)
 
     def _remarks(self, reply: Reply) -> str:
         """Return what has to be known about an answer."""
@@ -82,11 +85,42 @@ class Agent:
 
     def _converse(self) -> Reply:
         while True:
+            self._hear(self._tools.news())
             reply = self._reply()
-            if not reply.tool_calls:
-                self._reporter.keep([{"role": "assistant", "content": reply.text}])
+            if reply.tool_calls:
+                self._answer_calls(reply)
+                continue
+            self._add([{"role": "assistant", "content": reply.text}])
+            more = self._late_news() or self._objection(reply.text)
+            if not more:
                 return reply
-            self._answer_calls(reply)
+            self._hear(more)
+
+    def _late_news(self) -> list[str]:
+        """Return what an agent that has its answer is still to be told, as long as it may take another step."""
+        return self._tools.last_news() if self._account.steps < self._task.max_steps else []
+
+    def _objection(self, answer: str) -> list[str]:
+        """Return what is wrong with an answer that has to be an object of a schema; it may be corrected once."""
+        if self._task.output_schema is None:
+            return []
+        judged = judge(answer, self._task.output_schema)
+        self._output = judged.output
+        if not judged.problem:
+            return []
+        if self._corrected:
+            raise Ended("failed", "schema_invalid", f"The answer does not fit the output_schema. {judged.problem}")
+        self._corrected = True
+        return [correction(judged.problem)]
+
+    def _hear(self, texts: list[str]) -> None:
+        """Tell the model something that it has not asked for."""
+        if texts:
+            self._add([{"role": "user", "content": text} for text in texts])
+
+    def _add(self, entries: list[JsonObject]) -> None:
+        self._messages += entries
+        self._reporter.keep(entries)
 
     def _reply(self) -> Reply:
         """Return a reply that says something; an empty one is asked for once more.
@@ -117,6 +151,7 @@ class Agent:
     def _call(self, more: list[JsonObject] | None = None, before: str = "") -> Reply:
         """Make one step: one model call, with its retries. ``more`` follows the conversation in this call only."""
         self._check_limits()
+        self._account.wait_if_stopped()
         self._reporter.begin_step()
         self._account.steps += 1
         reply = self._fitting(more or [], before)
@@ -138,7 +173,9 @@ class Agent:
 
     def _try(self, messages: list[JsonObject], before: str) -> Reply:
         self._reporter.begin_reply(before)
-        return self._client.complete(messages, self._schemas, self._reporter.text)
+        # A correction needs no tools, and without them a server can keep an answer to its schema.
+        tools = [] if self._corrected and not self._used_ids else self._schemas
+        return self._client.complete(messages, tools, self._reporter.text)
 
     def _check_limits(self) -> None:
         steps, usage, limit = self._account.steps, self._account.usage, self._task.max_tokens_total
@@ -171,8 +208,11 @@ class Agent:
         return answers | self._delegate(delegated)
 
     def _run_tool(self, call: ToolCall) -> str:
+        self._account.wait_if_stopped()
         began = time.monotonic()
         content = self._tools.run(call)
+        self._account.wait_if_stopped()
+        self._account.answer_call(call.id, content)
         self._trace(call, content, began)
         return content
 

@@ -1,8 +1,11 @@
 """The entry of an agent process, and what a process does that agents will be forked from."""
 
 import contextlib
+import os
 import traceback
 from collections.abc import Iterator
+
+from msgspec.structs import replace
 
 from fanjoin.agent_proc.account import Account
 from fanjoin.agent_proc.http import tls_context
@@ -11,8 +14,10 @@ from fanjoin.agent_proc.loop import Agent
 from fanjoin.agent_proc.provider.failure import ProviderError
 from fanjoin.agent_proc.provider.modes import open_client
 from fanjoin.agent_proc.reporter import Reporter
+from fanjoin.agent_proc.rules import read_rules
 from fanjoin.agent_proc.summary import shortened
-from fanjoin.agent_proc.tools import Toolbox
+from fanjoin.agent_proc.toolsets.build import toolbox
+from fanjoin.agent_proc.toolsets.commands import Commands
 from fanjoin.agent_proc.transcript import Transcript
 from fanjoin.ipc.bootstrap import AgentBootstrap
 from fanjoin.ipc.messages import AgentTask, Outcome, Started
@@ -42,33 +47,55 @@ def run(bootstrap: AgentBootstrap, lifeline: int) -> None:
     """
     try:
         account = Account()
-        link = Link(bootstrap, account)
+        commands = Commands()
+        link = Link(bootstrap, account, commands)
         link.start(lifeline)
         with contextlib.suppress(MemoryError):
-            link.finish(_work(bootstrap.endpoint, link.welcome(), link, account))
+            link.finish(_Work(bootstrap.endpoint, link, account, commands).do(link.welcome()))
         link.finish(account.out_of_memory())  # what took the memory went with the error
     except BaseException:  # noqa: BLE001 - this process must not return into its launcher
         traceback.print_exc()
         exit_now(1)
 
 
-def _work(endpoint: Endpoint, task: AgentTask, link: Link, account: Account) -> Outcome:
-    """Do the task and return how it ended."""
-    account.partial_limit = task.limits.max_summary_chars
-    account.refused = frozenset(task.refused)
-    transcript = Transcript(task.transcript_path, endpoint.api_key)
-    outcome = shortened(_converse(endpoint, task, link, account, transcript), task)
-    transcript.add("end", status=outcome.status, reason=outcome.reason, message=outcome.message)
-    transcript.close()
-    return outcome
+class _Work:
+    """The work of this process, from the task to how it ended."""
+
+    def __init__(self, endpoint: Endpoint, link: Link, account: Account, commands: Commands) -> None:
+        self._endpoint = endpoint
+        self._link = link
+        self._account = account
+        self._commands = commands
+
+    def do(self, task: AgentTask) -> Outcome:
+        """Do the task and return how it ended; then none of its commands runs any more."""
+        self._account.partial_limit = task.limits.max_summary_chars
+        self._account.refused = frozenset(task.refused)
+        transcript = Transcript(task.transcript_path, self._endpoint.api_key)
+        outcome = shortened(self._converse(task, transcript), task)
+        self._commands.end()
+        transcript.add("end", status=outcome.status, reason=outcome.reason, message=outcome.message)
+        transcript.close()
+        return outcome
+
+    def _converse(self, task: AgentTask, transcript: Transcript) -> Outcome:
+        link, account = self._link, self._account
+        reporter = Reporter(link.send, account, transcript, keeps_messages=task.depth == 0)
+        task = _with_rules(task, reporter)
+        try:
+            client = open_client(self._endpoint, task)
+        except ProviderError as error:
+            return account.ended("failed", error.reason, str(error))
+        agent = Agent(task, client, link.join, reporter, toolbox(task, self._commands, reporter))
+        link.send(Started)
+        return agent.run()
 
 
-def _converse(endpoint: Endpoint, task: AgentTask, link: Link, account: Account, transcript: Transcript) -> Outcome:
-    reporter = Reporter(link.send, account, transcript, keeps_messages=task.depth == 0)
-    try:
-        client = open_client(endpoint, task)
-    except ProviderError as error:
-        return account.ended("failed", error.reason, str(error))
-    agent = Agent(task, client, link.join, reporter, Toolbox([]))
-    link.send(Started)
-    return agent.run()
+def _with_rules(task: AgentTask, reporter: Reporter) -> AgentTask:
+    """Return the task with the rules of its project; the root says which files they are from."""
+    if task.ignore_rules or not task.cwd:
+        return task
+    rules = read_rules(task.cwd, os.path.expanduser("~"))
+    if rules.notice and not task.depth:
+        reporter.notice(rules.notice)
+    return replace(task, rules=rules.text)

@@ -1,5 +1,6 @@
 """The messages that an agent's conversation begins with."""
 
+from fanjoin.agent_proc.structured import instruction
 from fanjoin.ipc.messages import AgentTask, JsonObject
 
 _ROOT = (
@@ -11,28 +12,35 @@ _DELEGATE = (
     " as your result, so put everything that matters into it. Say plainly what failed or is missing."
 )
 
+_ABOUT_RULES = "The project that you work in has these rules. The nearest to your working directory comes last."
+_ON_FILES = frozenset({"files", "terminal"})
+
 
 def opening(task: AgentTask) -> list[JsonObject]:
     """Return the system prompt, the earlier messages and the user's message."""
-    system = _delegate_prompt(task) if task.depth else _ROOT
+    system = "\n\n".join([shared_prefix(task), *_own_parts(task)])
     return [{"role": "system", "content": system}, *task.history, {"role": "user", "content": _user_content(task)}]
 
 
-def _delegate_prompt(task: AgentTask) -> str:
-    """Return a delegate's system prompt: what siblings share comes first and is the same bytes for each.
-
-    A server with a prefix cache then reads the shared context once.
-    """
-    own = f"\n\nContext of your task:\n{task.context}" if task.context else ""
-    return shared_prefix(task) + own
-
-
 def shared_prefix(task: AgentTask) -> str:
-    """Return what the system prompt begins with and has in common with those of the agent's siblings."""
-    if not task.depth:
-        return _ROOT
-    shared = f"\n\nContext of all delegates:\n{task.shared_context}" if task.shared_context else ""
-    return _DELEGATE + shared
+    """Return what the system prompt begins with: the same bytes for an agent and its siblings.
+
+    A server with a prefix cache then reads it once.
+    """
+    parts = [_DELEGATE if task.depth else _ROOT]
+    if task.cwd and _ON_FILES.intersection(task.toolsets):
+        parts.append(f"Your working directory is {task.cwd}.")
+    if task.rules:
+        parts.append(f"{_ABOUT_RULES}\n{task.rules}")
+    if task.shared_context:
+        parts.append(f"Context of all delegates:\n{task.shared_context}")
+    return "\n\n".join(parts)
+
+
+def _own_parts(task: AgentTask) -> list[str]:
+    """Return what a delegate alone is told."""
+    context = [f"Context of your task:\n{task.context}"] if task.context else []
+    return context + ([] if task.output_schema is None else [instruction(task.output_schema)])
 
 
 def _user_content(task: AgentTask) -> str | list[JsonObject]:

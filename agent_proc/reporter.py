@@ -110,6 +110,15 @@ class Reporter:
         self.account.trace.append(trace)
         self._progress(trace=[trace])
 
+    def sign(self) -> None:
+        """Show that the agent is alive."""
+        self._progress()
+
+    def notice(self, text: str) -> None:
+        """Tell the user something."""
+        self._transcript.add("notice", text=text)
+        self._progress(notice=text)
+
     def keep(self, messages: list[JsonObject]) -> None:
         """Report new entries of the conversation."""
         self._transcript.add_messages(messages)

@@ -10,11 +10,17 @@ from fanjoin.ipc.text import head_and_tail
 
 
 def shortened(outcome: Outcome, task: AgentTask) -> Outcome:
-    """Return a delegate's outcome with a text of at most about ``max_summary_chars``; the root's is left whole."""
+    """Return a delegate's outcome with a text of at most about ``max_summary_chars``; the root's is left whole.
+
+    The whole of a text that is longer than its share goes to a file: it may be cut further on its way to the parent.
+    """
     limit = task.limits.max_summary_chars
-    if task.depth == 0 or outcome.text is None or len(outcome.text) <= limit:
+    share = min(limit, task.share_chars or limit)
+    if task.depth == 0 or outcome.text is None or len(outcome.text) <= share:
         return outcome
     path = _written(task.summary_path, outcome.text)
+    if len(outcome.text) <= limit:
+        return replace(outcome, summary_path=path)
     return replace(outcome, text=head_and_tail(outcome.text, limit), summary_truncated=True, summary_path=path)
 
 

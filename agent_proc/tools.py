@@ -2,6 +2,7 @@
 
 import sys
 import traceback
+from collections.abc import Callable
 from typing import Protocol
 
 from fanjoin.agent_proc.calls import ToolError, read_arguments
@@ -32,11 +33,34 @@ class Tool(Protocol):
         ...
 
 
-class Toolbox:
-    """The tools of one agent, by name."""
+class News(Protocol):
+    """Something that the model is told without having asked, such as the end of a command in the background."""
 
-    def __init__(self, tools: list[Tool]) -> None:
+    def news(self) -> list[str]:
+        """Return what has come up."""
+        ...
+
+    def last_news(self) -> list[str]:
+        """Return what has come up, after a wait for what is about to; the agent has its answer."""
+        ...
+
+
+class Toolbox:
+    """The tools of one agent, by name.
+
+    Args:
+        tools: the tools.
+        background: what goes on beside them, if anything can.
+        notice: tells the user something.
+    """
+
+    def __init__(
+        self, tools: list[Tool], background: News | None = None, notice: Callable[[str], None] = lambda _: None
+    ) -> None:
         self._tools = {tool.name: tool for tool in tools}
+        self._background = background
+        self._notice = notice
+        self._noticed: set[str] = set()
 
     @property
     def schemas(self) -> list[JsonObject]:
@@ -48,12 +72,26 @@ class Toolbox:
         try:
             return clean(self._find(call.name).run(read_arguments(call.arguments)))
         except ToolError as error:
+            self._tell_once(error.notice)
             return error.content()
         except MemoryError:
             raise
         except Exception as error:  # noqa: BLE001 - see above
             traceback.print_exc(file=sys.stderr)
             return ToolError("tool_error", f"{call.name} failed: {clean(str(error)) or type(error).__name__}").content()
+
+    def news(self) -> list[str]:
+        """Return what the model is to be told beside the answers to its calls."""
+        return self._background.news() if self._background else []
+
+    def last_news(self) -> list[str]:
+        """Return the same when the model has its answer: after a wait for what is about to come."""
+        return self._background.last_news() if self._background else []
+
+    def _tell_once(self, notice: str) -> None:
+        if notice and notice not in self._noticed:
+            self._noticed.add(notice)
+            self._notice(notice)
 
     def _find(self, name: str) -> Tool:
         if name not in self._tools:

@@ -11,6 +11,7 @@ from msgspec import to_builtins
 from fanjoin.cli.printing import format_option, print_json, print_text
 from fanjoin.cli.table import table
 from fanjoin.ipc.config import Config, Flags, NotConfiguredError, Origin, load_config, origins_of, resolve
+from fanjoin.ipc.config_schema import NAMED
 from fanjoin.ipc.errors import UserError
 from fanjoin.ipc.paths import home_from
 from fanjoin.ipc.text import clean
@@ -26,7 +27,7 @@ def config_command() -> None:
 def show_command(form: str) -> None:
     """Print each setting, its value and where it comes from; keys are masked."""
     config = load_config(home_from(os.environ))
-    settings = {**origins_of(config, os.environ, Flags()), **_routes(config)}
+    settings = {**origins_of(config, os.environ, Flags()), **_named(config)}
     if form == "json":
         print_json({"file": clean(str(config.path)), "settings": to_builtins(settings), "warnings": config.warnings})
         return
@@ -64,11 +65,12 @@ def _checked() -> tuple[list[str], str, str]:
     return config.warnings, "", ""
 
 
-def _routes(config: Config) -> dict[str, Origin]:
-    """Return the fields of the named routes, which only the file can give."""
+def _named(config: Config) -> dict[str, Origin]:
+    """Return the fields of routes and prices, which only the file can give."""
     return {
-        f"delegation.routes.{name}.{field}": Origin(value=at.value, level="file", where=config.place(at.line))
-        for name, fields in config.routes.items()
+        f"{section}.{name}.{field}": Origin(value=at.value, level="file", where=config.place(at.line))
+        for section in NAMED
+        for name, fields in config.named(section).items()
         for field, at in fields.items()
     }
 

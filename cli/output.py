@@ -26,6 +26,7 @@ def result_object(done: TurnDone, exit_code: int) -> JsonObject:
         "error": _error(done),
         "usage": msgspec.to_builtins(done.usage_total),
         "results": done.results,
+        **(done.cost or {}),
     }
 
 
@@ -72,6 +73,20 @@ def _tell_verdict(result: JsonObject) -> None:
         streams.complain(f"{result['status']} ({error['reason']}): {error['message']}")
 
 
+class _Notices:
+    """What the user has to know, on standard error, each only once: several agents may say the same."""
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+
+    def tell(self, event: Event) -> None:
+        """Tell a notice, if the event is one."""
+        text = str(event.data.get("text", ""))
+        if event.name == "notice" and text not in self._told:
+            self._told.add(text)
+            streams.complain(text)
+
+
 class TextOutput:
     """The answer on standard output; progress on standard error unless quiet."""
 
@@ -80,12 +95,15 @@ class TextOutput:
         self._quiet = quiet
         self._given_up = given_up
         self._goals: dict[str, str] = {}
+        self._notices = _Notices()
 
     def told(self, message: Told) -> None:
         """Show where the session is kept, and how delegates go."""
         if isinstance(message, Accepted):
             _tell_session(message)
-        elif not self._quiet:
+            return
+        self._notices.tell(message)
+        if not self._quiet:
             self._progress(message)
 
     def _progress(self, event: Event) -> None:
@@ -118,6 +136,7 @@ class JsonOutput:
 
     def __init__(self, *, stream: bool, given_up: Callable[[], bool] = lambda: False) -> None:
         self._stream = stream
+        self._notices = _Notices()
         self._given_up = given_up
         self.broken = False
 
@@ -125,6 +144,8 @@ class JsonOutput:
         """Write an event."""
         if isinstance(message, Accepted):
             _tell_session(message)
+        else:
+            self._notices.tell(message)
         if self._stream:
             self._write(_event_object(message))
 

@@ -14,15 +14,18 @@ from msgspec.structs import replace
 
 from fanjoin.ipc import config_endpoints as endpoints
 from fanjoin.ipc.config_endpoints import NotConfiguredError
-from fanjoin.ipc.config_file import Config, load_config
+from fanjoin.ipc.config_file import Config, Located, load_config
 from fanjoin.ipc.config_layers import Flags, Layer, Setting, layers, merged
 from fanjoin.ipc.config_schema import KEYS
 from fanjoin.ipc.endpoint_rules import LOCAL_URL, Choice, api_mode_of
+from fanjoin.ipc.environment import tool_environment
 from fanjoin.ipc.errors import UserError
 from fanjoin.ipc.settings import (
+    ApprovalSettings,
     DelegationLimits,
     Endpoint,
     ModelLimits,
+    Price,
     SupervisorSettings,
     TerminalSettings,
     TurnSettings,
@@ -99,15 +102,19 @@ def resolve(
     local = provider == "local"
     root = endpoints.local_root(stack) if local else endpoints.custom_root(config, stack, choice, environ)
     delegate = endpoints.delegate_endpoint(root, values, environ)
+    routes = {name: endpoints.route(config, name, delegate, environ) for name in config.routes}
+    keys = {endpoint.api_key for endpoint in (root, delegate, *(named.endpoint for named in routes.values()))}
     turn = TurnSettings(
         endpoint=root,
         delegate_endpoint=delegate,
-        routes={name: endpoints.route(config, name, delegate, environ) for name in config.routes},
+        routes=routes,
         delegate_toolsets=_delegate_toolsets(values),
         cwd=_folder(values["cwd"]),
         limits=_part(DelegationLimits, values),
         model_limits=_part(ModelLimits, values),
-        terminal=_part(TerminalSettings, values),
+        terminal=_terminal(config, stack, environ, keys),
+        approvals=_part(ApprovalSettings, values),
+        prices={name: _price(fields) for name, fields in config.prices.items()},
         **_members(TurnSettings, values),
     )
     return Resolved(
@@ -153,6 +160,22 @@ def _part(target: type[Part], values: Layer) -> Part:
 def _members(target: type[Struct], values: Layer) -> dict[str, Any]:
     """Return the members of a struct that settings give."""
     return {key.field: values[name].value for name, key in KEYS.items() if key.target is target}
+
+
+def _price(fields: Mapping[str, Located]) -> Price:
+    given: dict[str, Any] = {name: located.value for name, located in fields.items()}
+    return Price(**given)
+
+
+def _terminal(
+    config: Config, stack: Mapping[str, Layer], environ: Mapping[str, str], keys: set[str]
+) -> TerminalSettings:
+    """Return how commands run, with what they see of the environment: no variable that holds a provider's key."""
+    settings = _part(TerminalSettings, merged(stack))
+    named = [layer[name].value for layer in stack.values() for name in layer if name.endswith("api_key_env")]
+    named += [key.variable for name, key in KEYS.items() if name.endswith("api_key") and key.variable]
+    named += [fields["api_key_env"].value for fields in config.routes.values() if "api_key_env" in fields]
+    return replace(settings, environment=tool_environment(environ, settings.env_passthrough, filter(None, named), keys))
 
 
 def _delegate_toolsets(values: Layer) -> tuple[str, ...]:

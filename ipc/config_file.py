@@ -25,12 +25,21 @@ class Located(Struct, frozen=True):
 
 
 class Config(Struct, frozen=True, kw_only=True):
-    """What the file says: checked values by dotted name, the fields of each named route, and warnings for the user."""
+    """What the file says: checked values by dotted name, what it names itself, and warnings for the user.
+
+    ``routes`` and ``prices`` hold the fields of each route and of each model's price.
+    """
 
     path: Path
     values: dict[str, Located] = field(default_factory=dict)
     routes: dict[str, dict[str, Located]] = field(default_factory=dict)
+    prices: dict[str, dict[str, Located]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+
+    def named(self, section: str) -> dict[str, dict[str, Located]]:
+        """Return the members of a section whose members the user names."""
+        members: dict[str, dict[str, Located]] = getattr(self, section.rpartition(".")[2])
+        return members
 
     def place(self, line: int) -> str:
         """Return how a message names a line of this file."""

@@ -7,6 +7,7 @@ so one check serves all levels. A boolean is never a number, and a number never 
 import re
 from collections.abc import Callable
 
+from fanjoin.ipc.settings import TOOLSETS
 from fanjoin.ipc.text import clean, clip
 
 Kind = Callable[[object], object]
@@ -88,6 +89,22 @@ def names(value: object) -> tuple[str, ...]:
     return tuple(dict.fromkeys(stripped for item in items if (stripped := clean(item).strip())))
 
 
+def patterns(value: object) -> tuple[str, ...]:
+    """Accept a list of patterns, or one: they may hold commas."""
+    return names([value] if isinstance(value, str) else value)
+
+
+def toolsets(value: object) -> tuple[str, ...]:
+    """Accept names of toolsets."""
+    given = names(value)
+    unknown = [name for name in given if name not in TOOLSETS]
+    if "web" in unknown:
+        raise UnexpectedValueError(f"only toolsets that there are ({', '.join(TOOLSETS)}); web is not built yet")
+    if unknown:
+        raise UnexpectedValueError(f"names of toolsets ({', '.join(TOOLSETS)})")
+    return given
+
+
 def choice(*words: str) -> Kind:
     """Return the kind that accepts one of these words."""
 
@@ -122,6 +139,13 @@ def seconds(*, above_zero: bool = False) -> Kind:
         return float(value)
 
     return check
+
+
+def price(value: object) -> float:
+    """Accept what a million tokens cost."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= MOST:
+        raise UnexpectedValueError("a price of a million tokens, from 0")
+    return float(value)
 
 
 def expectation(error: UnexpectedValueError, value: object, *, secret: bool = False) -> str:

@@ -6,7 +6,15 @@ A row's default is the one of the struct that takes the value (``ipc/settings.py
 from msgspec import Struct
 
 from fanjoin.ipc import config_kinds as kind
-from fanjoin.ipc.settings import DelegationLimits, ModelLimits, SupervisorSettings, TerminalSettings, TurnSettings
+from fanjoin.ipc.settings import (
+    ApprovalSettings,
+    DelegationLimits,
+    ModelLimits,
+    Price,
+    SupervisorSettings,
+    TerminalSettings,
+    TurnSettings,
+)
 
 
 class Key(Struct, frozen=True, kw_only=True):
@@ -68,7 +76,7 @@ ROUTE_FIELDS = {
     "description": Key(kind=kind.text),
 }
 DELEGATION_KEYS = {
-    "delegation.toolsets": Key(kind=kind.names),
+    "delegation.toolsets": Key(kind=kind.toolsets),
     "delegation.max_concurrent_children": _limit("max_concurrent_children", kind.whole(1)),
     "delegation.max_tasks": _limit("max_tasks", kind.whole(1)),
     "delegation.max_total_children": _limit("max_total_children", kind.whole(1)),
@@ -78,6 +86,7 @@ DELEGATION_KEYS = {
     "delegation.stall_seconds": _limit("stall_seconds", kind.seconds()),
     "delegation.cancel_grace_seconds": _limit("cancel_grace_seconds", kind.seconds()),
     "delegation.max_summary_chars": _limit("max_summary_chars", kind.whole(1)),
+    "delegation.max_result_chars": _limit("max_result_chars", kind.whole(1)),
     "delegation.max_attempts": _limit("max_attempts", kind.whole(1, 10)),
     "delegation.memory_limit_mb": _limit("memory_limit_mb", kind.whole(0)),
     "delegation.launcher": Key(
@@ -101,7 +110,7 @@ NOT_BUILT = (
 
 KEYS: dict[str, Key] = {
     **MODEL_KEYS,
-    "toolsets": Key(kind=kind.names, target=TurnSettings, field="toolsets", flag="toolsets"),
+    "toolsets": Key(kind=kind.toolsets, target=TurnSettings, field="toolsets", flag="toolsets"),
     "agent.max_turns": Key(kind=kind.whole(1), target=TurnSettings, field="max_turns", flag="max_turns"),
     **DELEGATION_KEYS,
     "supervisor.max_processes": Key(kind=kind.whole(1), target=SupervisorSettings, field="max_processes"),
@@ -121,6 +130,9 @@ KEYS: dict[str, Key] = {
     "terminal.oneshot_completion_wait_seconds": Key(
         kind=kind.seconds(), target=TerminalSettings, field="completion_wait"
     ),
+    "approvals.mode": Key(kind=kind.choice("ask", "allow", "deny"), target=ApprovalSettings, field="mode"),
+    "approvals.allow": Key(kind=kind.patterns, target=ApprovalSettings, field="allow"),
+    "approvals.deny": Key(kind=kind.patterns, target=ApprovalSettings, field="deny"),
     **{name: Key(kind=kind.truth, fallback=False) for name in NOT_BUILT},
     "cwd": Key(kind=kind.path, flag="cwd", variable="FANJOIN_CWD", in_file=False),
     "deadline": Key(kind=kind.seconds(), target=TurnSettings, field="deadline_seconds", flag="deadline", in_file=False),
@@ -128,13 +140,16 @@ KEYS: dict[str, Key] = {
         kind=kind.whole(0), target=TurnSettings, field="max_tokens_total", flag="max_tokens_total", in_file=False
     ),
     "ignore_rules": Key(kind=kind.truth, target=TurnSettings, field="ignore_rules", flag="ignore_rules", in_file=False),
-    "allow": Key(kind=kind.names, target=TurnSettings, field="allow", flag="allow", in_file=False),
+    "allow": Key(kind=kind.patterns, target=TurnSettings, field="allow", flag="allow", in_file=False),
 }
 """Every setting by its dotted name, in the order in which it is shown."""
 
 ALIASES = {"model.default": "model.model", "terminal.backend": "terminal.env"}
 ROUTES = "delegation.routes"
-"""The one section whose members the user names; each member has the ``ROUTE_FIELDS``."""
+PRICES = "prices"
+PRICE_FIELDS = {name: Key(kind=kind.price, target=Price, field=name) for name in ("input", "output", "cached")}
+NAMED = {ROUTES: ROUTE_FIELDS, PRICES: PRICE_FIELDS}
+"""The sections whose members the user names, with the fields that each member has."""
 
 FILE_KEYS = {name: key for name, key in KEYS.items() if key.in_file}
 SECTIONS = {name[:end] for name in FILE_KEYS for end, letter in enumerate(name) if letter == "."}

@@ -9,13 +9,14 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from fanjoin.ipc.config_file import NEXT_STEP, Config, Located
 from fanjoin.ipc.config_kinds import UnexpectedValueError, expectation
-from fanjoin.ipc.config_schema import ALIASES, FILE_KEYS, NOT_BUILT, ROUTE_FIELDS, ROUTES, SECTIONS, Key
+from fanjoin.ipc.config_schema import ALIASES, FILE_KEYS, NAMED, NOT_BUILT, SECTIONS, Key
 from fanjoin.ipc.errors import ConfigError
 from fanjoin.ipc.text import clean
 
-_KNOWN = [*FILE_KEYS, *ALIASES, *SECTIONS, ROUTES]
+_KNOWN = [*FILE_KEYS, *ALIASES, *SECTIONS, *NAMED]
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float", "tag:yaml.org,2002:bool")
 _NULL = "tag:yaml.org,2002:null"
+_LAST_PART = 0.88  # a name that is alike as a whole comes before one that only ends like it
 
 
 def read_into(config: Config, text: str) -> None:
@@ -73,22 +74,24 @@ class _Reader:
             key = ALIASES.get(given, given)
             if key in FILE_KEYS:
                 self._value(key, given, child)
-            elif key == ROUTES:
-                self._routes(child)
+            elif key in NAMED:
+                self._named(key, child)
             elif key in SECTIONS:
                 self.section(f"{key}.", child)
             else:
                 self._unknown(given, child, _KNOWN)
 
-    def _routes(self, node: Node) -> None:
-        for name, route in self._members(f"{ROUTES}.", node):
-            prefix = f"{ROUTES}.{name}."
-            fields = self._config.routes.setdefault(name, {})
-            for field, child in self._members(prefix, route):
-                if field in ROUTE_FIELDS:
-                    self._store(fields, field, prefix + field, child, ROUTE_FIELDS[field])
+    def _named(self, section: str, node: Node) -> None:
+        """Read a section whose members the user names."""
+        known = NAMED[section]
+        for name, member in self._members(f"{section}.", node):
+            prefix = f"{section}.{name}."
+            fields = self._config.named(section).setdefault(name, {})
+            for field, child in self._members(prefix, member):
+                if field in known:
+                    self._store(fields, field, prefix + field, child, known[field])
                 else:
-                    self._unknown(prefix + field, child, [prefix + word for word in ROUTE_FIELDS])
+                    self._unknown(prefix + field, child, [prefix + word for word in known])
 
     def _value(self, key: str, given: str, node: Node) -> None:
         values = self._config.values
@@ -173,6 +176,6 @@ def _nearest(given: str, known: list[str]) -> str:
     def likeness(name: str) -> tuple[float, float]:
         whole = difflib.SequenceMatcher(None, given, name).ratio()
         last = difflib.SequenceMatcher(None, given.rpartition(".")[2], name.rpartition(".")[2]).ratio()
-        return max(whole, last), whole + last
+        return max(whole, _LAST_PART * last), whole + last
 
     return max(known, key=likeness)

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from fanjoin.ipc.settings import DelegationLimits, ModelLimits, TurnSettings
+from fanjoin.ipc.settings import ApprovalSettings, DelegationLimits, ModelLimits, TerminalSettings, TurnSettings
 
 PROTOCOL_VERSION = 1
 
@@ -93,7 +93,8 @@ class AgentTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     ``text`` is the user's message (a delegate's goal); ``history`` the earlier messages of the session in the form
     of the chat-completions API; ``max_steps`` bounds the model calls. Paths are absolute. ``summary_path`` is where
-    the whole of a too long answer goes. ``refused`` names the parts of requests that the endpoint is known to refuse.
+    the whole of an answer goes that is longer than ``share_chars``, its share of what its parent can take. ``refused``
+    names the parts of requests that the endpoint is known to refuse. ``rules`` are the project's; the agent reads them.
     """
 
     owner_id: str
@@ -115,9 +116,13 @@ class AgentTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ignore_rules: bool = False
     transcript_path: str = ""
     summary_path: str = ""
+    share_chars: int = 0
+    approvals: ApprovalSettings = ApprovalSettings()
+    terminal: TerminalSettings = TerminalSettings()
     limits: DelegationLimits = field(default_factory=DelegationLimits)
     model_limits: ModelLimits = field(default_factory=ModelLimits)
     refused: tuple[str, ...] = ()
+    rules: str = ""
 
 
 # --- agent -> supervisor -------------------------------------------------------------------------------------------
@@ -147,6 +152,7 @@ class Progress(AgentMessage, frozen=True, kw_only=True, tag="progress", omit_def
 
     ``messages`` are new entries of the conversation, in the API's form, to be kept with the session (root only).
     ``refused`` are parts of requests that the endpoint was found to refuse.
+    ``notice`` is something that the user has to know.
     """
 
     step: int
@@ -156,6 +162,7 @@ class Progress(AgentMessage, frozen=True, kw_only=True, tag="progress", omit_def
     usage: Usage | None = None
     messages: list[JsonObject] = field(default_factory=list)
     refused: tuple[str, ...] = ()
+    notice: str = ""
 
 
 class Delegate(AgentMessage, frozen=True, kw_only=True, tag="delegate"):
@@ -290,7 +297,7 @@ class TurnDone(Struct, frozen=True, kw_only=True, tag="turn_done", omit_defaults
     """The turn's end. ``recorded`` is false when the database refused it: the answer is true, but not kept.
 
     ``status`` is ``completed``, ``failed``, ``crashed``, ``timeout``, ``cancelled`` or ``lost``; ``results`` are the
-    entries of every call of the turn (contract section 4).
+    entries of every call of the turn (contract section 4); ``cost`` is there when prices are configured.
     """
 
     session_id: str
@@ -303,6 +310,7 @@ class TurnDone(Struct, frozen=True, kw_only=True, tag="turn_done", omit_defaults
     usage: Usage = Usage()
     usage_total: Usage = Usage()
     results: list[JsonObject] = field(default_factory=list)
+    cost: JsonObject | None = None
     recorded: bool = True
     storage_error: str = ""
 

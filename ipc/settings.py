@@ -4,9 +4,14 @@
 Defaults stand here and nowhere else.
 """
 
+from typing import Literal
+
 from msgspec import Struct, field
 
 from fanjoin.ipc.text import mask_secret
+
+TOOLSETS = ("delegation", "files", "terminal")
+"""The toolsets that there are."""
 
 
 class Endpoint(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -42,6 +47,7 @@ class DelegationLimits(Struct, frozen=True, kw_only=True, omit_defaults=True):
     stall_seconds: float = 600.0
     cancel_grace_seconds: float = 4.0
     max_summary_chars: int = 24_000
+    max_result_chars: int = 200_000
     max_attempts: int = 1
     memory_limit_mb: int = 0
 
@@ -63,12 +69,30 @@ class TerminalSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How tools run commands: seconds per command, and what they see of the caller's environment in addition.
 
     ``completion_wait`` is how many seconds a finite run lingers for background commands that announce their end.
+    ``environment`` is what commands see of the caller's environment; it may hold what no file should.
     """
 
     env: str = "local"
     timeout: float = 180.0
     env_passthrough: tuple[str, ...] = ()
     completion_wait: float = 10.0
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+class ApprovalSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What tools may do without asking: ``allow`` and ``deny`` are patterns, and a deny counts more."""
+
+    mode: Literal["ask", "allow", "deny"] = "ask"
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+
+
+class Price(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a million tokens of a model cost, in a currency of the user's; ``cached`` None means as any input."""
+
+    input: float = 0.0
+    output: float = 0.0
+    cached: float | None = None
 
 
 class TurnSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -88,6 +112,8 @@ class TurnSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     model_limits: ModelLimits = field(default_factory=ModelLimits)
     allow: tuple[str, ...] = ()
     terminal: TerminalSettings = field(default_factory=TerminalSettings)
+    approvals: ApprovalSettings = ApprovalSettings()
+    prices: dict[str, Price] = field(default_factory=dict)
 
 
 class SupervisorSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):

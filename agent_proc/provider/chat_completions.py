@@ -8,6 +8,7 @@ from fanjoin.agent_proc.provider.exchange import Exchange
 from fanjoin.agent_proc.provider.reading import Reading
 from fanjoin.agent_proc.provider.refusals import Refusals
 from fanjoin.agent_proc.provider.reply import Reply, count, object_of, objects_of, text_of
+from fanjoin.agent_proc.structured import named
 from fanjoin.ipc.messages import JsonObject, Usage
 from fanjoin.ipc.settings import Endpoint
 
@@ -33,13 +34,20 @@ class ChatCompletions:
         http: the way to it.
         refusals: what the endpoint is known to refuse.
         max_output_tokens: the limit of one reply; 0 leaves it to the server.
+        output_schema: what the answer has to be valid against, if anything.
     """
 
     def __init__(
-        self, endpoint: Endpoint, http: Http, refusals: Refusals | None = None, max_output_tokens: int = 0
+        self,
+        endpoint: Endpoint,
+        http: Http,
+        refusals: Refusals | None = None,
+        max_output_tokens: int = 0,
+        output_schema: JsonObject | None = None,
     ) -> None:
         self._endpoint = endpoint
         self._limit = max_output_tokens
+        self._schema = output_schema
         self.refusals = refusals or Refusals()
         headers = {"authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
         url = f"{endpoint.base_url.rstrip('/')}/chat/completions"
@@ -63,6 +71,8 @@ class ChatCompletions:
         body: JsonObject = {"model": self._endpoint.model, "messages": messages}
         if tools:
             body |= {"tools": tools, "parallel_tool_calls": True}
+        elif self._schema is not None:  # beside tools, some servers would answer at once instead of calling any
+            body["response_format"] = {"type": "json_schema", "json_schema": named(self._schema)}
         if self._endpoint.reasoning_effort:
             body["reasoning_effort"] = self._endpoint.reasoning_effort
         limit = next((name for name in _LIMIT_NAMES if name not in refused), None)

@@ -21,7 +21,7 @@ def open_client(endpoint: Endpoint, task: AgentTask) -> ModelClient:
         case "chat_completions":
             from fanjoin.agent_proc.provider.chat_completions import ChatCompletions
 
-            return ChatCompletions(endpoint, _http(endpoint, task), refusals, limit)
+            return ChatCompletions(endpoint, _http(endpoint, task), refusals, limit, task.output_schema)
         case "anthropic_messages":
             from fanjoin.agent_proc.provider.anthropic_messages import AnthropicMessages
 
@@ -29,7 +29,7 @@ def open_client(endpoint: Endpoint, task: AgentTask) -> ModelClient:
         case "responses":
             from fanjoin.agent_proc.provider.responses import Responses
 
-            return Responses(endpoint, _http(endpoint, task), refusals, limit)
+            return Responses(endpoint, _http(endpoint, task), refusals, limit, task.output_schema)
     known = "chat_completions, anthropic_messages or responses"
     raise ProviderError("bad_request", f"The api_mode {endpoint.api_mode!r} is not known; use {known}.")
 

@@ -10,6 +10,7 @@ from fanjoin.agent_proc.provider.reading import Reading
 from fanjoin.agent_proc.provider.refusals import Refusals
 from fanjoin.agent_proc.provider.reply import Reply, count, object_of, objects_of, text_of
 from fanjoin.agent_proc.provider.responses_form import as_input, as_instructions, as_tools
+from fanjoin.agent_proc.structured import named
 from fanjoin.ipc.messages import JsonObject, Usage
 from fanjoin.ipc.settings import Endpoint
 
@@ -24,13 +25,20 @@ class Responses:
         http: the way to it.
         refusals: what the endpoint is known to refuse.
         max_output_tokens: the limit of one reply; 0 leaves it to the server.
+        output_schema: what the answer has to be valid against, if anything.
     """
 
     def __init__(
-        self, endpoint: Endpoint, http: Http, refusals: Refusals | None = None, max_output_tokens: int = 0
+        self,
+        endpoint: Endpoint,
+        http: Http,
+        refusals: Refusals | None = None,
+        max_output_tokens: int = 0,
+        output_schema: JsonObject | None = None,
     ) -> None:
         self._endpoint = endpoint
         self._limit = max_output_tokens
+        self._schema = output_schema
         self.refusals = refusals or Refusals()
         headers = {"authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
         url = endpoint.base_url.rstrip("/").removesuffix("/responses") + "/responses"
@@ -57,6 +65,8 @@ class Responses:
             body["instructions"] = instructions
         if tools and "tools" not in refused:
             body |= {"tools": as_tools(tools), "parallel_tool_calls": True}
+        elif self._schema is not None:  # as in the chat-completions API, not beside tools
+            body["text"] = {"format": {"type": "json_schema", **named(self._schema)}}
         effort = self._endpoint.reasoning_effort
         if effort:
             body["reasoning"] = {"effort": effort}

@@ -15,10 +15,12 @@ from fanjoin.ipc.environment import RUN_TAG
 
 if TYPE_CHECKING:
     import ctypes
+    import subprocess
 
 __all__ = [
     "POLLS_PIPES",
     "arm_backstop",
+    "await_exit",
     "become_subreaper",
     "boot_id",
     "can_write",
@@ -32,8 +34,10 @@ __all__ = [
     "polite_stop",
     "process_start",
     "raise_descriptor_limit",
+    "reap_group",
     "reset_signals",
     "run_members",
+    "shell_command",
     "signal_name",
     "try_lock",
 ]
@@ -47,7 +51,9 @@ if sys.platform == "linux":
         end_process,
         polite_stop,
         raise_descriptor_limit,
+        reap_group,
         reset_signals,
+        shell_command,
         signal_name,
         try_lock,
     )
@@ -83,6 +89,10 @@ if sys.platform == "linux":
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[5])
         limit = pages * os.sysconf("SC_PAGESIZE") + (megabytes << 20)
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+
+    def await_exit(process: "subprocess.Popen[bytes]") -> None:
+        """Wait until a process has ended; as a zombie it keeps its number, which is its group's, in use."""
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
 
     def has_children() -> bool:
         """Say whether the kernel knows of any child of this process, running or waiting to be reaped."""

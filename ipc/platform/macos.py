@@ -3,15 +3,21 @@
 import contextlib
 import os
 import resource
+import select
 import sys
+from typing import TYPE_CHECKING
 
 import psutil
 
 from fanjoin.ipc.environment import ATTEMPT_TAG, RUN_TAG
 
+if TYPE_CHECKING:
+    import subprocess
+
 __all__ = [
     "POLLS_PIPES",
     "arm_backstop",
+    "await_exit",
     "become_subreaper",
     "boot_id",
     "can_write",
@@ -25,8 +31,10 @@ __all__ = [
     "polite_stop",
     "process_start",
     "raise_descriptor_limit",
+    "reap_group",
     "reset_signals",
     "run_members",
+    "shell_command",
     "signal_name",
     "try_lock",
 ]
@@ -40,7 +48,9 @@ if sys.platform == "darwin":
         end_process,
         polite_stop,
         raise_descriptor_limit,
+        reap_group,
         reset_signals,
+        shell_command,
         signal_name,
         try_lock,
     )
@@ -56,6 +66,12 @@ if sys.platform == "darwin":
         """Limit the address space of this process (macOS enforces it loosely)."""
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_DATA, (megabytes << 20, megabytes << 20))
+
+    def await_exit(process: "subprocess.Popen[bytes]") -> None:
+        """Wait until a process has ended; as a zombie it keeps its number, which is its group's, in use."""
+        with contextlib.closing(select.kqueue()) as queue, contextlib.suppress(ProcessLookupError):
+            exited = select.kevent(process.pid, select.KQ_FILTER_PROC, select.KQ_EV_ADD, select.KQ_NOTE_EXIT)
+            queue.control([exited], 1)
 
     def has_children() -> bool:
         """Say whether this process has children."""

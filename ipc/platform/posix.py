@@ -7,6 +7,7 @@ import resource
 import select
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,23 @@ if sys.platform != "win32":
             os.kill(pid, signal.SIGKILL)
         with contextlib.suppress(OSError):
             os.killpg(pid, signal.SIGKILL)
+
+    def shell_command(command: str) -> list[str]:
+        """Return the arguments of ``Popen`` that run a command line by the system's shell."""
+        return ["/bin/sh", "-c", command]
+
+    def reap_group(pid: int, seconds: float) -> None:
+        """Wait for so long until nothing of a killed process group is left, reaping what became our children."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            with contextlib.suppress(ChildProcessError):
+                while os.waitpid(-pid, os.WNOHANG)[0]:
+                    pass
+            try:
+                os.killpg(pid, 0)
+            except OSError:
+                return
+            time.sleep(0.002)
 
     def reset_signals() -> None:
         """Give signals their default meaning: a caller may have handed them down ignored or blocked.

@@ -16,6 +16,7 @@ from fanjoin.ipc.platform.lockfile import LockFile
 __all__ = [
     "POLLS_PIPES",
     "arm_backstop",
+    "await_exit",
     "become_subreaper",
     "boot_id",
     "can_write",
@@ -29,8 +30,10 @@ __all__ = [
     "polite_stop",
     "process_start",
     "raise_descriptor_limit",
+    "reap_group",
     "reset_signals",
     "run_members",
+    "shell_command",
     "signal_name",
     "try_lock",
 ]
@@ -139,6 +142,18 @@ if sys.platform == "win32":
                 with contextlib.suppress(psutil.Error):
                     child.kill()
             process.kill()
+
+    def await_exit(process: "subprocess.Popen[bytes]") -> None:
+        """Wait until a process has ended."""
+        process.wait()
+
+    def shell_command(command: str) -> str:
+        """Return the arguments of ``Popen`` that run a command line by the system's shell."""
+        return f'"{os.environ.get("COMSPEC", "cmd.exe")}" /d /s /c "{command}"'
+
+    def reap_group(pid: int, seconds: float) -> None:
+        """Do nothing: there are no zombies; what a command left behind ends with its agent's job."""
+        del pid, seconds
 
     def reset_signals() -> None:
         """Do nothing: signals are not inherited here."""

@@ -2,9 +2,13 @@
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from fanjoin.ipc.ids import attempt_id
 from fanjoin.ipc.messages import AgentTask, Cancel, Outcome, Welcome
 from fanjoin.ipc.paths import summary_file, transcript_file
+from fanjoin.ipc.settings import TerminalSettings
+from fanjoin.supervisor.core.budget import share
 from fanjoin.supervisor.core.effects import Launch
 from fanjoin.supervisor.core.ending import finish, from_intent
 from fanjoin.supervisor.core.model import Attempt, Delegate, Intent, Work
@@ -153,6 +157,9 @@ def task_of(state: State, work: Work) -> AgentTask:
         ignore_rules=settings.ignore_rules,
         transcript_path=str(transcript_file(state.home, work.work_id)),
         summary_path=str(summary_file(state.home, work.work_id)),
+        share_chars=share(settings.limits.max_result_chars, len(delegate.call.delegates)) if delegate else 0,
+        approvals=replace(settings.approvals, allow=(*settings.approvals.allow, *settings.allow)),
+        terminal=settings.terminal if "terminal" in toolsets else TerminalSettings(),
         limits=settings.limits,
         model_limits=settings.model_limits,
         refused=state.refused.get((work.endpoint.base_url, work.endpoint.model), ()),

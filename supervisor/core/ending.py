@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from fanjoin.ipc.messages import Outcome, ResultAck
 from fanjoin.supervisor.core import entries
+from fanjoin.supervisor.core.cost import costs
 from fanjoin.supervisor.core.model import Delegate, Intent, Join, Turn, Work
 from fanjoin.supervisor.core.state import State
 from fanjoin.supervisor.records import AdmissionEnded
@@ -94,7 +95,9 @@ def settle(state: State, turn: Turn) -> None:
 
 def _stored(turn: Turn, outcome: Outcome) -> dict[str, object]:
     """Return the outcome that the admission's row keeps."""
+    prices = turn.submit.settings.prices
     return {
+        **(costs(turn, prices) if prices else {}),
         "status": outcome.status,
         "reason": outcome.reason,
         "message": outcome.message,

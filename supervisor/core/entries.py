@@ -6,6 +6,8 @@ import msgspec
 
 from fanjoin.ipc.messages import JsonObject, Outcome, TurnDone, Usage
 from fanjoin.ipc.paths import transcript_file
+from fanjoin.supervisor.core.budget import fitted
+from fanjoin.supervisor.core.cost import costs
 from fanjoin.supervisor.core.model import Call, Delegate, Join, Turn
 from fanjoin.supervisor.records import ReceiptWritten
 
@@ -39,6 +41,8 @@ def entry(delegate: Delegate, outcome: Outcome, now: float) -> JsonObject:
         told["partial_text"] = outcome.partial_text
     if delegate.spec.output_schema is not None and completed:
         told["output"] = outcome.output
+    if prices := delegate.turn.submit.settings.prices:
+        told |= costs(delegate, prices)
     if outcome.summary_truncated:
         told |= {"summary_truncated": True, "summary_path": outcome.summary_path}
     return told
@@ -77,7 +81,7 @@ def call_answer(call: Call, now: float) -> str:
         return call.refusal
     return msgspec.json.encode(
         {
-            "results": [delegate.entry for delegate in call.delegates],
+            "results": fitted(call.delegates, call.result_chars),
             "total_duration_seconds": round(now - call.started_at, 3),
             "delegation_id": call.delegation_id,
         }
@@ -118,6 +122,7 @@ def turn_done(turn: Turn, outcome: Outcome) -> TurnDone:
         usage=turn.usage,
         usage_total=turn.usage_total(),
         results=turn_results(turn),
+        cost=costs(turn, prices) if (prices := turn.submit.settings.prices) else None,
         recorded=not turn.unrecorded,
         storage_error=turn.unrecorded,
     )

@@ -39,6 +39,7 @@ from fanjoin.supervisor.records import MessagesAdded
 
 _HURRY_SECONDS = 1.0
 _TOOL_CHARS = 200
+_NOTICE_CHARS = 2_000
 
 
 class Core:
@@ -154,6 +155,9 @@ class Core:
             self._keep_messages(work.turn, message)
         if message.delta and not work.depth:
             self.state.announce(work.turn, "message.delta", text=message.delta)
+        if message.notice:
+            notice = message.notice[:_NOTICE_CHARS]
+            self.state.announce(work.turn, "notice", owner_id=work.work_id, text=notice)
         if message.tool_started:
             tool = message.tool_started[:_TOOL_CHARS]
             self.state.announce(work.turn, "tool.started", owner_id=work.work_id, tool=tool)

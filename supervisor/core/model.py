@@ -108,6 +108,7 @@ class Call(Struct, kw_only=True, eq=False):
     tool_call_id: str
     started_at: float
     shared_context: str = ""
+    result_chars: int = 200_000
     delegates: list[Delegate] = field(default_factory=list)
     refusal: str = ""
     join: "Join | None" = None

@@ -173,6 +173,7 @@ def _accept(state: State, parent: Work, join: Join, request: CallRequest) -> Cal
         tool_call_id=request.tool_call_id,
         started_at=state.now,
         shared_context=request.shared_context,
+        result_chars=turn.submit.settings.limits.max_result_chars,
         join=join,
         refusal=refusal(turn, parent, request, len(turn.delegates)),
     )

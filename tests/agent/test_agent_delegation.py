@@ -149,7 +149,7 @@ def test_the_description_states_the_real_limits() -> None:
     ):
         assert words in plain["description"]
     fields = plain["parameters"]["properties"]["tasks"]["items"]["properties"]
-    assert set(fields) == {"goal", "context"}
+    assert set(fields) == {"goal", "context", "output_schema"}
     rich = delegation.schema(
         task(limits=DelegationLimits(max_spawn_depth=2), route_notes={"big": "slow, clever"}, finite=False)
     )["function"]

@@ -45,12 +45,12 @@ def test_nothing_and_null_are_absent(tmp_path: Path, text: str) -> None:
 
 def test_values_know_their_lines(tmp_path: Path) -> None:
     """Each value comes with the line that it stands on, whatever ends the lines."""
-    text = "model:\r\n  model: m\r\n  base_url: http://h/v1/\r\ntoolsets: [files, files, x]\r\n"
+    text = "model:\r\n  model: m\r\n  base_url: http://h/v1/\r\ntoolsets: [files, files, terminal]\r\n"
     config = load_config(write(tmp_path, text))
     assert config.values == {
         "model.model": Located("m", 2),
         "model.base_url": Located("http://h/v1", 3),
-        "toolsets": Located(("files", "x"), 4),
+        "toolsets": Located(("files", "terminal"), 4),
     }
     assert config.place(3) == f"{tmp_path / 'config.yaml'}:3"
 
@@ -131,6 +131,21 @@ def test_a_wrong_value_stops(tmp_path: Path, line: str, expected: str) -> None:
     """A value of a wrong kind is refused with what was expected, its line and its key."""
     message = refused(tmp_path, f"delegation:\n  {line}\n")
     assert f"config.yaml:2: delegation.{line.partition(':')[0]}: expected {expected}" in message
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "expected"),
+    [
+        ("toolsets: [files, x]", "toolsets", "names of toolsets (delegation, files, terminal)"),
+        ("delegation: {toolsets: [web]}", "delegation.toolsets", "only toolsets that there are"),
+        ("approvals: {mode: maybe}", "approvals.mode", "ask or allow or deny"),
+        ("prices: {m: {input: x}}", "prices.m.input", "a price of a million tokens"),
+        ("prices: {m: {output: -1}}", "prices.m.output", "a price of a million tokens"),
+    ],
+)
+def test_wrong_values_of_tools_and_prices(tmp_path: Path, text: str, key: str, expected: str) -> None:
+    """Toolsets that are unknown or not built, an unknown mode and a price that is none are refused."""
+    assert f"config.yaml:1: {key}: expected {expected}" in refused(tmp_path, text + "\n")
 
 
 @pytest.mark.parametrize("name", ["supervisor.silence_seconds", "provider.connect_seconds", "terminal.timeout"])

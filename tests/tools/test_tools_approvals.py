@@ -1,0 +1,138 @@
+"""What may be done without asking: modes, patterns, and command lines that hide a command in another."""
+
+import contextlib
+import fnmatch
+import shlex
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fanjoin.agent_proc.calls import ToolError
+from fanjoin.agent_proc.toolsets.approvals import Approvals
+from fanjoin.agent_proc.toolsets.shell_words import simple_commands
+from fanjoin.ipc.settings import ApprovalSettings
+
+if sys.platform == "win32":
+    pytest.skip("these are lines of a POSIX shell", allow_module_level=True)
+
+
+def runs(line: str, *allow: str, deny: tuple[str, ...] = (), mode: str = "ask") -> bool:
+    """Whether a command line may run."""
+    approvals = Approvals(ApprovalSettings(mode=mode, allow=allow, deny=deny))  # type: ignore[arg-type]
+    with contextlib.suppress(ToolError):
+        approvals.check_command(line)
+        return True
+    return False
+
+
+def writes(path: str, *allow: str, deny: tuple[str, ...] = (), mode: str = "ask") -> bool:
+    """Whether a file may be written."""
+    try:
+        Approvals(ApprovalSettings(mode=mode, allow=allow, deny=deny)).check_writing("write_file", path)  # type: ignore[arg-type]
+    except ToolError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("line", "allow", "allowed"),
+    [
+        ("pytest -q", (), False),
+        ("pytest -q", ("pytest *",), True),
+        ("pytest", ("pytest *",), True),
+        ("pytest-evil", ("pytest *",), False),
+        ("pytest -q 2>&1", ("pytest *",), True),
+        ("pytest -k 'a b' > /dev/null 2>&1", ("pytest *",), True),
+        ("pytest -q && ruff check . | head -3", ("pytest *",), False),
+        ("pytest -q && ruff check . | head -3", ("pytest *", "ruff *", "head *"), True),
+        ("pytest 'a;b'", ("pytest *",), True),
+        ("cd src; make > out", ("cd *", "make *"), False),
+        ("cd src; make > out", ("cd src; make > out",), True),
+        ("anything $(at all)", ("*",), True),
+        ("anything $(at all)", ("run_command",), True),
+        ("", ("pytest *",), False),
+        *(
+            (line, ("pytest *",), False)
+            for line in (
+                "pytest; rm x",
+                "pytest & rm x",
+                "pytest | rm x",
+                "pytest || rm x",
+                "pytest\nrm x",
+                "pytest $(rm x)",
+                "pytest `rm x`",
+                'pytest "$(rm x)"',
+                'pytest "`rm x`"',
+                "pytest <(rm x)",
+                "pytest > /etc/x",
+                "pytest >| x",
+                "pytest ${x:=$(rm x)}",
+                "pytest $'\\''; rm x; '",
+                "pytest # '\nrm x # '",
+                'pytest "\'"; rm x; "\'"',
+                "pytest \\'; rm x; \\'",
+                "(pytest); rm x",
+                "PATH=. pytest",
+                "pytest 'unfinished",
+            )
+        ),
+    ],
+)
+def test_a_command_line_needs_all_of_it_allowed(line: str, allow: tuple[str, ...], allowed: bool) -> None:
+    """Every command of a line has to be covered; what could hide one is covered only as a whole, by its own text."""
+    assert runs(line, *allow) == allowed
+
+
+@given(st.text(alphabet="abc ;&|\n'\"\\$`()<>#{}2>&1/", max_size=40))
+def test_what_is_taken_apart_hides_no_operator(line: str) -> None:
+    """Whatever the line: without quotes and escapes, no simple command holds an operator of the shell."""
+    for command in simple_commands(line) or []:
+        if not set("'\"\\") & set(command):
+            bare = command.replace("2>&1", "").replace("1>&1", "").replace("1>&2", "").replace("2>&2", "")
+            bare = bare.replace(">&1", "").replace(">&2", "").replace("/dev/null", "")
+            assert not set(";|\n`()<#") & set(bare)
+
+
+@pytest.mark.parametrize("mode", ["ask", "allow", "deny"])
+def test_the_modes(mode: str) -> None:
+    """Only ``allow`` lets through what no pattern names; a pattern allows in every mode, and a deny counts more."""
+    free = mode == "allow"
+    assert (runs("ls", mode=mode), writes("a", mode=mode)) == (free, free)
+    assert (runs("ls", "ls *", mode=mode), writes("a", "write_file a", mode=mode)) == (True, True)
+    assert not runs("ls", "ls *", deny=("ls *",), mode=mode)
+    assert not writes("a", "write_file", deny=("write_file a",), mode=mode)
+
+
+@pytest.mark.parametrize("line", ["rm x", "true; rm x", "true && (rm x)", "echo $(rm x)", "echo `rm x`", "{ rm x; }"])
+def test_a_denied_command_is_found_wherever_it_stands(line: str) -> None:
+    """A deny pattern also meets what is nested."""
+    assert not runs(line, mode="allow", deny=("rm *",))
+    assert runs("true", mode="allow", deny=("rm *",))
+
+
+def test_patterns_for_files() -> None:
+    """The tool and the path; the bare name of a tool is everything that it does; reading is free unless denied."""
+    assert writes("docs/a.md", "write_file docs/*")
+    assert not writes("src/a.py", "write_file docs/*")
+    assert writes("src/a.py", "write_file")
+    assert not writes("src/a.py", "edit_file")
+    reading = Approvals(ApprovalSettings(deny=("read_file *.env",)))
+    assert (reading.may_read("a.py"), reading.may_read("x/.env")) == (True, False)
+
+
+def test_a_refusal_names_the_flag_that_would_allow_it() -> None:
+    """The flag in the message, taken as it stands, allows the call."""
+    for line in ("pytest -q", "make > out", "it's odd $(x)"):
+        with pytest.raises(ToolError) as caught:
+            Approvals(ApprovalSettings()).check_command(line)
+        words = shlex.split(caught.value.notice.partition("calls: ")[2])
+        assert words[0] == "--allow"
+        assert runs(line, words[1])
+
+
+def test_a_pattern_is_a_glob_and_its_own_text() -> None:
+    """Brackets in a pattern are a glob's; the very same text is allowed all the same."""
+    assert runs("test [a] = b", "test [a] = b")
+    assert not fnmatch.fnmatchcase("test [a] = b", "test [a] = b")
