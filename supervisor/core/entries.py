@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from fanjoin.ipc.messages import JsonObject, Outcome, TurnDone, Usage
+from fanjoin.ipc.messages import DirectTask, JsonObject, Outcome, TurnDone, Usage
 from fanjoin.ipc.paths import transcript_file
 from fanjoin.supervisor.core.model import Call, Delegate, Join, Turn
 from fanjoin.supervisor.records import ReceiptWritten
@@ -39,6 +39,8 @@ def entry(delegate: Delegate, outcome: Outcome, now: float) -> JsonObject:
         told["partial_text"] = outcome.partial_text
     if delegate.spec.output_schema is not None and completed:
         told["output"] = outcome.output
+    if isinstance(delegate.spec, DirectTask):
+        told["id"] = delegate.spec.task_id
     if outcome.summary_truncated:
         told |= {"summary_truncated": True, "summary_path": outcome.summary_path}
     return told

@@ -75,7 +75,9 @@ class Core:
         state.now, state.wall = now, wall
         self._dispatch(event)
         for turn in list(state.turns.values()):
-            turns.cancel_orphans(state, turn)
+            turns.bound_failures(state, turn)
+        turns.cancel_orphans(state)
+        for turn in list(state.turns.values()):
             settle(state, turn)
             if turn.done:
                 turns.release(state, turn)
