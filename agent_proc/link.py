@@ -15,6 +15,7 @@ import threading
 import time
 import traceback
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
@@ -51,13 +52,22 @@ _JOIN = "j_"
 
 
 class Link:
-    """One agent's connection. ``send``, ``welcome``, ``join`` and ``finish`` are for the loop's thread."""
+    """One agent's connection. ``send``, ``welcome``, ``join`` and ``finish`` are for the loop's thread.
 
-    def __init__(self, bootstrap: AgentBootstrap, account: Account) -> None:
+    Args:
+        bootstrap: who this process is.
+        account: what it has to show when it is cancelled.
+        stop: called instead, from the link's thread, where the work itself has to end and to say how.
+    """
+
+    def __init__(
+        self, bootstrap: AgentBootstrap, account: Account, stop: Callable[[Cancel], None] | None = None
+    ) -> None:
         self._who = {"run_id": bootstrap.run_id, "attempt_id": bootstrap.attempt_id}
         self._nonce = bootstrap.nonce
         self._endpoints = bootstrap.endpoints
         self._account = account
+        self._stop = stop
         self._codec = agent_side(Path(bootstrap.endpoints.spool) if bootstrap.endpoints.spool else None)
         self._outbox: deque[tuple[bytes, Result | None]] = deque()
         self._inbox: queue.SimpleQueue[AgentTask | Joined] = queue.SimpleQueue()
@@ -207,6 +217,9 @@ class Link:
     def _cancel(self, cancel: Cancel, dealer: zmq.Socket[bytes]) -> None:
         self._send_outbox(dealer)  # what the loop said before
         if self._result:
+            return
+        if self._stop:
+            self._stop(cancel)
             return
         account = self._account
         interrupted = account.interrupted()

@@ -1,6 +1,7 @@
 """What the zygote does before it freezes: load everything that an agent needs, late imports included."""
 
 import ctypes  # noqa: F401 - an agent of Linux calls prctl through it
+import importlib
 import io
 import socket
 from collections.abc import Iterator
@@ -29,6 +30,8 @@ def rehearse() -> Iterator[None]:
     for _ in range(_CALLS):
         _ask_model()
         yield
+    importlib.import_module("fanjoin.agent_proc.worker")  # the entry of delegates whose work a program does
+    yield
 
 
 def _read_messages() -> None:

@@ -10,8 +10,8 @@ from fanjoin.cli.signals import Interrupts
 if TYPE_CHECKING:
     from fanjoin.client.core_process import CoreProcess
 
-_RUNS = ("chat", "run")
-_HELP = ("--help", "-h")
+_RUNS = ("chat", "run", "delegate")
+_NOTHING_RUNS = ("--help", "-h", "--dry-run")
 
 
 def main() -> None:
@@ -25,7 +25,7 @@ def main() -> None:
     streams.repair()
     interrupts = Interrupts()
     core = None
-    if arguments and arguments[0] in _RUNS and not set(_HELP) & set(arguments):
+    if arguments and arguments[0] in _RUNS and not set(_NOTHING_RUNS) & set(arguments):
         interrupts.listen()
         core = _early_core(arguments)
     from fanjoin.cli.app import run

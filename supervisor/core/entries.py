@@ -39,11 +39,9 @@ def entry(delegate: Delegate, outcome: Outcome, now: float) -> JsonObject:
         told["partial_text"] = outcome.partial_text
     if delegate.spec.output_schema is not None and completed:
         told["output"] = outcome.output
-    if isinstance(delegate.spec, DirectTask):
-        told["id"] = delegate.spec.task_id
     if outcome.summary_truncated:
         told |= {"summary_truncated": True, "summary_path": outcome.summary_path}
-    return told
+    return {"id": delegate.spec.task_id, **told} if isinstance(delegate.spec, DirectTask) else told
 
 
 def _exit(delegate: Delegate) -> JsonObject | None:
