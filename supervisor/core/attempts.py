@@ -306,6 +306,8 @@ def _end(state: State, attempt: Attempt, cause: str) -> None:
 
 def _close(state: State, attempt: Attempt) -> None:
     attempt.phase = "closed"
+    if attempt.work.attempt is attempt:
+        attempt.work.attempt = None  # they would keep each other in memory
     state.timers.clear(attempt.attempt_id, *_DEADLINES)
     attempt.work.turn.holders.discard(attempt.attempt_id)
     state.attempts.pop(attempt.attempt_id, None)
