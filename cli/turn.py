@@ -85,9 +85,9 @@ class _TurnRun:
         self._options = options
         self._output: TextOutput | JsonOutput
         if options.output_format == "text":
-            self._output = TextOutput(quiet=options.quiet)
+            self._output = TextOutput(quiet=options.quiet, given_up=self._given_up)
         else:
-            self._output = JsonOutput(stream=options.output_format == "stream-json")
+            self._output = JsonOutput(stream=options.output_format == "stream-json", given_up=self._given_up)
         self._told_of_broken_output = False
         self._run: Run | None = None
 
@@ -126,7 +126,8 @@ class _TurnRun:
             streams.complain(f"warning: {warning}")
         refuse_below_an_agent(resolved.turn)
         with ExitStack() as stack:
-            settings = with_local_model(resolved, stack)
+            with self._interrupts.raising():
+                settings = with_local_model(resolved, stack)
             return self._follow(core, self._submission(text, settings), resolved)
 
     def _submission(self, text: str, settings: TurnSettings) -> Submit:
@@ -152,7 +153,11 @@ class _TurnRun:
             self._output.done(result_object(done, code))
         finally:
             run.close()
-        return code
+        return self._interrupts.exit_code() if self._output.broken and self._given_up() else code
+
+    def _given_up(self) -> bool:
+        """Say whether a signal asked for the end, so that a reader that is stuck is not waited for."""
+        return self._interrupts.first is not None
 
     def _interrupted(self) -> CancelTurn | None:
         """Return a cancel for each signal, and one when nobody reads the events any more."""
