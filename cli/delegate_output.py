@@ -87,8 +87,9 @@ class TextOutput:
 
     broken = False  # nothing is written before the end
 
-    def __init__(self, *, quiet: bool) -> None:
+    def __init__(self, *, quiet: bool, given_up: Callable[[], bool]) -> None:
         self._quiet = quiet
+        self._given_up = given_up
         self._live = _LiveLine(shown=not quiet and streams.is_terminal(2))
         self._rows: list[tuple[str, ...]] = []
         self._running = 0
@@ -116,7 +117,7 @@ class TextOutput:
         """Print the table, and the counts on standard error."""
         self._live.clear()
         if self._rows:
-            streams.write_line(table(("ID", "STATUS", "SECONDS", "RESULT"), self._rows))
+            streams.write_line(table(("ID", "STATUS", "SECONDS", "RESULT"), self._rows), self._given_up)
         _tell_end(end, totals)
 
 
@@ -147,9 +148,9 @@ class _LiveLine:
 class LinesOutput:
     """Each entry as a line of JSON as it ends; the last line has the totals."""
 
-    def __init__(self, write: Callable[[str], bool] = streams.write_line) -> None:
+    def __init__(self, given_up: Callable[[], bool]) -> None:
         self.broken = False
-        self._write = write
+        self._given_up = given_up
 
     def told(self, message: Accepted | Event) -> None:
         """Say where it is kept."""
@@ -168,15 +169,15 @@ class LinesOutput:
 
     def _line(self, value: JsonObject) -> None:
         if not self.broken:
-            self.broken = not self._write(write_json(value))
+            self.broken = not streams.write_line(write_json(value), self._given_up)
 
 
 class JsonOutput(LinesOutput):
     """One object at the end, with every entry in the order of the tasks."""
 
-    def __init__(self, order: list[str]) -> None:
-        super().__init__()
-        self._order = order
+    def __init__(self, given_up: Callable[[], bool]) -> None:
+        super().__init__(given_up)
+        self.order: list[str] = []
         self._entries: dict[str, JsonObject] = {}
 
     def entry(self, entry: JsonObject, totals: Totals) -> None:
@@ -187,7 +188,7 @@ class JsonOutput(LinesOutput):
     def done(self, end: JsonObject, totals: Totals) -> None:
         """Write the object."""
         _tell_end(end, totals)
-        self._line({**end, "results": [self._entries[one] for one in self._order if one in self._entries]})
+        self._line({**end, "results": [self._entries[one] for one in self.order if one in self._entries]})
 
 
 def _tell_end(end: JsonObject, totals: Totals) -> None:

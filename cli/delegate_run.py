@@ -114,11 +114,11 @@ class _DelegateRun:
         self._options = options
         self._environ = environ
         self._home = self._core.home if self._core else prepare_home(home_from(environ))
-        self._output: Output = TextOutput(quiet=options.quiet)
+        self._output: Output = TextOutput(quiet=options.quiet, given_up=self._given_up)
         if options.output_format == "jsonl":
-            self._output = LinesOutput()
+            self._output = LinesOutput(self._given_up)
         if options.output_format == "json":
-            self._output = JsonOutput([])
+            self._output = JsonOutput(self._given_up)
         self._totals = Totals(0)
         self._file: OutputFile | None = None
         self._worktrees: Worktrees | None = None
@@ -165,8 +165,8 @@ class _DelegateRun:
         """Open the outputs, and put what earlier runs completed into them."""
         if self._options.output is not None:
             self._file = OutputFile(self._options.output, self._options.files)
-        if self._options.output_format == "json":
-            self._output = JsonOutput([task.task_id for task in tasks])
+        if isinstance(self._output, JsonOutput):
+            self._output.order = [task.task_id for task in tasks]
         self._totals = Totals(len(earlier.completed) + len(todo))
         for entry in earlier.completed.values():
             self._arrived({**entry, "resumed": True})
@@ -234,6 +234,10 @@ class _DelegateRun:
             self._file.add({"type": "totals", **end})
         self._output.done(end, self._totals)
         return code
+
+    def _given_up(self) -> bool:
+        """Say whether a signal asked for the end, so that a reader that is stuck is not waited for."""
+        return self._interrupts.first is not None
 
     def _interrupted(self) -> CancelTurn | None:
         """Return a cancel for each signal, and one when nobody reads the output any more."""

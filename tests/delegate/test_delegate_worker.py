@@ -71,8 +71,9 @@ def test_values_of_variables_are_written_nowhere(home: Home) -> None:
     """Neither a task's variable nor one that is passed on stands in the database or in a transcript."""
     task = {"id": "one", "goal": "exit3", "env": {"TOKEN": "tok-0123456789abcdef"}}
     files = task_file(home.path.parent / "tasks.jsonl", task)
-    echo = f"{sys.executable} -c \"import os,sys; sys.stderr.write(os.environ['TOKEN'] + os.environ['PASS']); sys.exit(3)\""
-    value = result(home, files, "--worker-env", "PASS", worker=echo, env={"PASS": "pass-0123456789abcdef"})
+    tells = "import os, sys; sys.stderr.write(os.environ['TOKEN'] + os.environ['PASS']); sys.exit(3)"
+    worker = f'{sys.executable} -c "{tells}"'
+    value = result(home, files, "--worker-env", "PASS", worker=worker, env={"PASS": "pass-0123456789abcdef"})
     assert "…cdef" in value["results"][0]["error"]["message"]
     written = [path for path in home.path.rglob("*") if path.is_file() and path.suffix != ".db-shm"]
     assert [path for path in written if b"0123456789abcdef" in path.read_bytes()] == []
