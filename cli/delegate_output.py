@@ -16,7 +16,8 @@ from fanjoin.ipc.messages import Accepted, Event, JsonObject
 from fanjoin.ipc.text import clean
 
 _LIVE_SECONDS = 0.1
-_GOAL_CHARACTERS = 60
+_COLUMNS = 80
+"""Of a terminal that does not say how wide it is."""
 
 
 def write_json(value: JsonObject) -> str:
@@ -134,7 +135,7 @@ class _LiveLine:
         if self._shown and time.monotonic() - self._at >= _LIVE_SECONDS:
             self.clear()
             self._at = time.monotonic()
-            line = fitted(text, os.get_terminal_size(2).columns - 1)
+            line = fitted(text, (os.get_terminal_size(2).columns or _COLUMNS) - 1)
             streams.complain(line, end="")
             self._written = width(line)
 
