@@ -12,7 +12,11 @@ from run_support import Home, wait_until
 
 def test_our_own_agent_is_the_worker_when_none_is_named(home: Home) -> None:
     """Each task is one delegate of depth 1 with its own context; there is no root and no message of one."""
-    tasks = [{"id": "a", "goal": "[[answer first]]"}, {"id": "b", "goal": "[[status 401]]"}, {"goal": "[[answer third]]"}]
+    tasks = [
+        {"id": "a", "goal": "[[answer first]]"},
+        {"id": "b", "goal": "[[status 401]]"},
+        {"goal": "[[answer third]]"},
+    ]
     value = result(home, task_file(home.path.parent / "tasks.jsonl", *tasks), worker=None)
     assert [one["summary"] for one in value["results"]] == ["first", None, "third"]
     assert fates(value)[1] == ("failed", "auth")
@@ -36,7 +40,9 @@ def test_a_template_over_files(home: Home) -> None:
     """One task per file, with its path as the id."""
     for name in ("a.md", "b.md"):
         (home.path.parent / name).write_text(f"text of {name}", encoding="utf-8")
-    command = home.command("delegate", "--map", "{name} says {text}", "a.md", "b.md", "--format", "json", "--worker", WORKER)
+    command = home.command(
+        "delegate", "--map", "{name} says {text}", "a.md", "b.md", "--format", "json", "--worker", WORKER
+    )
     value = json.loads(home.run(command, cwd=home.path.parent).stdout)
     assert [(one["id"], one["summary"]) for one in value["results"]] == [
         ("a.md", "done a.md says text of a.md"),
@@ -74,7 +80,12 @@ def test_a_terminal_gets_a_line_that_lives(home: Home) -> None:
 
 def test_usage_errors_are_two_and_run_nothing(home: Home) -> None:
     """A message, the totals where a machine format was asked for, no traceback, no receipt."""
-    for arguments in (["--map", "x"], ["nowhere.jsonl"], ["-g", "a", "--worker-output", "xml"], ["-g", "a", "-o", "/no/such"]):
+    for arguments in (
+        ["--map", "x"],
+        ["nowhere.jsonl"],
+        ["-g", "a", "--worker-output", "xml"],
+        ["-g", "a", "-o", "/no/such"],
+    ):
         done = delegated(home, *arguments)
         assert done.returncode == 2, arguments
         assert b"Traceback" not in done.stderr
@@ -88,7 +99,10 @@ def test_usage_errors_are_two_and_run_nothing(home: Home) -> None:
 def test_a_dry_run_starts_nothing(home: Home) -> None:
     """The plan, exit 0, and no home is filled."""
     done = delegated(home, *goals("one", "two\nlines"), "--dry-run")
-    assert [row.split() for row in done.stdout.decode().splitlines()[1:]] == [["1", "run", "one"], ["2", "run", "two", "lines"]]
+    assert [row.split() for row in done.stdout.decode().splitlines()[1:]] == [
+        ["1", "run", "one"],
+        ["2", "run", "two", "lines"],
+    ]
     assert not (home.path / "state.db").exists()
 
 

@@ -7,7 +7,12 @@ from run_support import Home
 def test_fail_fast_cancels_the_rest(home: Home) -> None:
     """The first failure ends the run: what waits is cancelled (budget) and was never started."""
     value = result(home, *goals("plain", "exit3", "later 1", "later 2"), "-j", "1", "--fail-fast")
-    assert fates(value) == [("completed", ""), ("crashed", "exit_code"), ("cancelled", "budget"), ("cancelled", "budget")]
+    assert fates(value) == [
+        ("completed", ""),
+        ("crashed", "exit_code"),
+        ("cancelled", "budget"),
+        ("cancelled", "budget"),
+    ]
     assert (value["exit_code"], value["status"], value["error"]["reason"]) == (4, "cancelled", "budget")
     assert times_run(home, "later 1") == 0
     assert len(home.statuses()) == 4
@@ -43,8 +48,8 @@ def test_concurrency_is_kept(home: Home) -> None:
     value = result(home, *goals(*[f"plain {number}" for number in range(6)]), "-j", "2")
     assert value["completed"] == 6
     overlapping = home.rows(
-        "SELECT MAX((SELECT COUNT(*) FROM attempts AS b WHERE b.intended_at <= a.intended_at AND b.ended_at > a.intended_at))"
-        " FROM attempts AS a"
+        "SELECT MAX((SELECT COUNT(*) FROM attempts AS b WHERE b.intended_at <= a.intended_at "
+        "AND b.ended_at > a.intended_at)) FROM attempts AS a"
     )
     assert overlapping[0][0] <= 2
 

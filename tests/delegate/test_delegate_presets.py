@@ -13,7 +13,10 @@ from fanjoin.client.workers import PRESETS, WorkerChoice, make_worker, split
 from fanjoin.ipc.errors import UserError
 
 ANSWERS = {
-    "claude": (["-p", "--output-format", "json"], json.dumps({"type": "result", "is_error": False, "result": "ANSWER"})),
+    "claude": (
+        ["-p", "--output-format", "json"],
+        json.dumps({"type": "result", "is_error": False, "result": "ANSWER"}),
+    ),
     "codex": (["exec", "-"], "ANSWER"),
     "gemini": (["--output-format", "json"], json.dumps({"response": "ANSWER", "stats": {}})),
     "hermes": (["chat", "-Q", "--query-file", "-"], "ANSWER"),
@@ -86,7 +89,9 @@ def test_a_wrong_choice_is_a_usage_error(choice: WorkerChoice, said: str) -> Non
 
 def test_a_program_is_found_once_and_by_its_whole_path(tmp_path: Path) -> None:
     """A relative path is that of the caller's folder, not of a task's."""
-    worker = make_worker(WorkerChoice(command=os.path.relpath(sys.executable), pass_names=("A*",)), {"AB": "1", "BA": "2"})
+    worker = make_worker(
+        WorkerChoice(command=os.path.relpath(sys.executable), pass_names=("A*",)), {"AB": "1", "BA": "2"}
+    )
     assert worker is not None
     assert os.path.samefile(worker.command[0], sys.executable)
     assert os.path.isabs(worker.command[0])

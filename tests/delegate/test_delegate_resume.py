@@ -38,7 +38,9 @@ def check_resumed(home: Home, files: str, out: Path) -> None:
     assert [one["id"] for one in value["results"]] == [task["id"] for task in TASKS]
     assert value["resumed"] >= 4
     assert value["resumed"] == sum(status == "completed" for status in before.values())
-    completed = home.rows("SELECT task_json FROM receipts JOIN delegations USING (receipt_id) WHERE status = 'completed'")
+    completed = home.rows(
+        "SELECT task_json FROM receipts JOIN delegations USING (receipt_id) WHERE status = 'completed'"
+    )
     assert len(completed) == len(set(completed)) == COUNT
     for one in value["results"]:
         if one.get("resumed"):

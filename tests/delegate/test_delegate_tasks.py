@@ -34,7 +34,9 @@ def named(sources: list[Source]) -> list[tuple[str, str]]:
 
 def test_json_lines_have_the_line_as_their_number(tmp_path: Path) -> None:
     """Blank lines count; a text is a goal; a byte order mark is none of it."""
-    text = '\ufeff{"goal": "one"}\n\n"two"\n{"id": 7, "goal": "three", "timeout": 5, "env": {"A": "b"}, "context": null}\n'
+    text = (
+        '\ufeff{"goal": "one"}\n\n"two"\n{"id": 7, "goal": "three", "timeout": 5, "env": {"A": "b"}, "context": null}\n'
+    )
     sources = from_file(written(tmp_path, "tasks.jsonl", text))
     assert named(sources) == [("1", "one"), ("3", "two"), ("4", "three")]
     assert sources[2].task == Task(goal="three", id="7", timeout=5, env={"A": "b"})
@@ -119,7 +121,11 @@ def test_tasks_are_named_in_one_way(
 def test_what_a_program_hands_in(tmp_path: Path) -> None:
     """Goals, structs and mappings, mixed; one alone is a list of one."""
     ready = make_ready(read_tasks(["a", Task(goal="b", id="x"), {"goal": "c", "cwd": "."}]), settings(tmp_path))
-    assert [(task.task_id, task.goal, task.cwd) for task in ready] == [("1", "a", ""), ("x", "b", ""), ("3", "c", str(tmp_path))]
+    assert [(task.task_id, task.goal, task.cwd) for task in ready] == [
+        ("1", "a", ""),
+        ("x", "b", ""),
+        ("3", "c", str(tmp_path)),
+    ]
     assert named(read_tasks("alone")) == [("1", "alone")]
 
 

@@ -38,7 +38,11 @@ def worktrees(repository: Path) -> list[str]:
 
 def test_what_changed_is_kept_and_what_is_clean_is_removed(home: Home, repository: Path) -> None:
     """Each task runs at the same place of its own worktree; an uncommitted file and a commit both are changes."""
-    tasks = [{"id": "Edit it!", "goal": "write one"}, {"id": "read", "goal": "read"}, {"id": "commit", "goal": "commit"}]
+    tasks = [
+        {"id": "Edit it!", "goal": "write one"},
+        {"id": "read", "goal": "read"},
+        {"id": "commit", "goal": "commit"},
+    ]
     files = task_file(home.path.parent / "tasks.jsonl", *tasks)
     value = result(home, files, "--worktree", "-C", str(repository / "sub"), worker=WRITES)
     assert value["exit_code"] == 0, value
