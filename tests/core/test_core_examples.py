@@ -3,7 +3,8 @@
 from typing import Any
 
 import pytest
-from core_simulator import Disturbance, Node, Plan, TurnPlan, World
+from core_plan import Disturbance, Node, Plan, TurnPlan
+from core_simulator import World
 
 from fanjoin.ipc.messages import Cancel, Joined, TurnDone
 from fanjoin.ipc.settings import DelegationLimits

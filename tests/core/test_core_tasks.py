@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from core_simulator import ENDPOINT, Disturbance, Node, Plan, TurnPlan, World
+from core_plan import Disturbance, Node, Plan, TurnPlan
+from core_simulator import ENDPOINT, World
 
 from fanjoin.ipc.messages import DirectTask, Event, Refused, Submit
 from fanjoin.ipc.settings import DelegationLimits, Route, TurnSettings
