@@ -1,6 +1,7 @@
 """The entry of an agent process, and what a process does that agents will be forked from."""
 
 import contextlib
+import os
 import traceback
 from collections.abc import Iterator
 
@@ -69,6 +70,7 @@ def _converse(endpoint: Endpoint, task: AgentTask, link: Link, account: Account,
         client = open_client(endpoint, task.model_limits)
     except ProviderError as error:
         return account.ended("failed", error.reason, str(error))
+    os.environ.update(task.env)  # for tools; the model's client has read what concerns it
     agent = Agent(task, client, link.join, reporter, Toolbox([]))
     link.send(Started)
     return agent.run()

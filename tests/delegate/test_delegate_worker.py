@@ -148,6 +148,15 @@ def test_a_timeout_asks_first_and_keeps_what_was_said(home: Home) -> None:
     assert "the timeout of its task (0.7)" in value["results"][0]["error"]["message"]
 
 
+def test_a_fresh_interpreter_supervises_a_program_as_well(home: Home) -> None:
+    """Where nothing is forked: results, a timeout with what was said, and nothing left."""
+    home.config("delegation: {launcher: spawn, cancel_grace_seconds: 0.5}")
+    tasks = [{"goal": "plain"}, {"goal": "stubborn", "timeout": 1}, {"goal": "detached"}]
+    value = result(home, task_file(home.path.parent / "tasks.jsonl", *tasks))
+    assert fates(value) == [("completed", ""), ("timeout", "child_timeout"), ("completed", "")]
+    assert value["results"][1]["partial_text"] == "so far of stubborn"
+
+
 def test_a_program_that_is_gone_when_its_turn_comes_is_a_failed_start(home: Home) -> None:
     """It was there when the run began: spawn_failed, and the others are not touched."""
     if sys.platform == "win32":

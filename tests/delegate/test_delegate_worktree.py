@@ -74,6 +74,20 @@ def test_a_collision_and_a_dirty_tree_are_refused(home: Home, repository: Path) 
     assert len(home.statuses()) == 2
 
 
+def test_resume_takes_away_what_a_killed_run_left_unchanged(home: Home, repository: Path) -> None:
+    """A clean worktree of an earlier run is made anew; one with a change is refused."""
+    flags = ["--worktree", "-C", str(repository), "--resume"]
+    files = task_file(home.path.parent / "tasks.jsonl", {"id": "a", "goal": "exit3"})
+    left = home.path / "worktrees" / f"repository-{git(repository, 'rev-parse', 'HEAD')[:10]}" / "a"
+    git(repository, "worktree", "add", "--quiet", "-b", "fanjoin/a", str(left))
+    assert delegated(home, files, *flags, worker="false").returncode == 4
+    assert worktrees(repository) == []
+    git(repository, "worktree", "add", "--quiet", "-b", "fanjoin/a", str(left))
+    (left / "new.txt").write_text("kept", encoding="utf-8")
+    assert delegated(home, files, *flags, worker="false").returncode == 2
+    assert worktrees(repository) == ["fanjoin/a"]
+
+
 def test_where_no_worktree_can_be_is_a_usage_error(home: Home, repository: Path) -> None:
     """No repository, a task with a folder of its own, two ids that make one branch."""
     assert b"is not in a git repository" in delegated(home, *goals("a"), "--worktree", "-C", str(home.path)).stderr
