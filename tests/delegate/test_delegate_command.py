@@ -80,12 +80,7 @@ def test_a_terminal_gets_a_line_that_lives(home: Home) -> None:
 
 def test_usage_errors_are_two_and_run_nothing(home: Home) -> None:
     """A message, the totals where a machine format was asked for, no traceback, no receipt."""
-    for arguments in (
-        ["--map", "x"],
-        ["nowhere.jsonl"],
-        ["-g", "a", "--worker-output", "xml"],
-        ["-g", "a", "-o", "/no/such"],
-    ):
+    for arguments in (["nowhere.jsonl"], ["-g", "a", "-o", "/no/such"]):
         done = delegated(home, *arguments)
         assert done.returncode == 2, arguments
         assert b"Traceback" not in done.stderr

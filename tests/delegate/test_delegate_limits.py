@@ -21,7 +21,6 @@ def test_fail_fast_cancels_the_rest(home: Home) -> None:
 def test_max_failures_counts(home: Home) -> None:
     """One failure fewer than the limit changes nothing."""
     tasks = goals("exit3", "plain", "exit3", "plain", "plain")
-    assert result(home, *tasks, "-j", "1", "--max-failures", "3")["completed"] == 3
     value = result(home, *tasks, "-j", "1", "--max-failures", "2")
     assert [status for status, _ in fates(value)] == ["crashed", "completed", "crashed", "cancelled", "cancelled"]
 
