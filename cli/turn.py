@@ -150,6 +150,8 @@ class _TurnRun:
                 code = self._interrupts.exit_code()
             if done.reason == "auth" and resolved.auth_hint:
                 streams.complain(resolved.auth_hint)
+            if done.status == "completed" and done.message:
+                streams.complain(f"note: {done.message}")
             self._output.done(result_object(done, code))
         finally:
             run.close()

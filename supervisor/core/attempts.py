@@ -166,6 +166,7 @@ def task_of(state: State, work: Work) -> AgentTask:
         summary_path=str(summary_file(state.home, work.work_id)),
         limits=settings.limits,
         model_limits=settings.model_limits,
+        refused=state.refused.get((work.endpoint.base_url, work.endpoint.model), ()),
         task_id=direct.task_id,
         env=direct.env,
         worker=settings.worker if delegate else None,
@@ -181,8 +182,8 @@ def saved(state: State, attempt: Attempt, outcome: Outcome) -> None:
     intent = attempt.intent
     if intent is not None and outcome.status != "completed":
         partial = outcome.partial_text or attempt.work.partial
-        attempt.work.usage, attempt.work.steps, attempt.work.trace = outcome.usage, outcome.steps, outcome.trace
-        attempt.work.partial = partial
+        attempt.work.use(outcome.usage)
+        attempt.work.steps, attempt.work.trace, attempt.work.partial = outcome.steps, outcome.trace, partial
         outcome = from_intent(attempt.work, intent)
     elif outcome.exit_code is not None or outcome.exit_signal is not None:
         attempt.work.end = Exit(code=outcome.exit_code, signal=outcome.exit_signal)

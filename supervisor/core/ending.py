@@ -31,7 +31,7 @@ def finish(state: State, work: Work, outcome: Outcome) -> None:
         return
     work.outcome = outcome
     work.ended_at = state.now
-    work.usage = outcome.usage
+    work.use(outcome.usage)
     work.steps = outcome.steps
     if work.children:
         state.orphaning.append(work)

@@ -84,6 +84,12 @@ class Work(Struct, kw_only=True, eq=False):
         """Say whether nobody has to wait for this any more."""
         return self.durable or bool(self.unrecorded)
 
+    def use(self, usage: Usage) -> None:
+        """Note what this has used by now, in all, and count it for the turn."""
+        self.turn.tokens += usage.input_tokens + usage.output_tokens
+        self.turn.tokens -= self.usage.input_tokens + self.usage.output_tokens
+        self.usage = usage
+
     def usage_total(self) -> Usage:
         """Return the usage of this and of everything below it."""
         total = self.usage + self.below
@@ -134,8 +140,9 @@ class Turn(Work, kw_only=True, eq=False):
     """One submission and everything below it; the process of the turn itself is its root agent, if it has one.
 
     ``work_id`` is its admission_id. ``delegates`` are those that are not over, of the ``accepted`` ones; ``failures``
-    counts those that did not complete. ``waiting`` are delegates without a process, ``resuming`` those whose join is
-    complete and that need a slot to go on, ``holders`` the attempts that hold one.
+    counts those that did not complete, ``tokens`` what all agents used. ``waiting`` are delegates without a process,
+    ``resuming`` those whose join is complete and that need a slot to go on, ``holders`` the attempts that hold one.
+    ``budget`` says which budget is used up, once one is.
     """
 
     session_id: str
@@ -151,6 +158,8 @@ class Turn(Work, kw_only=True, eq=False):
     failures: int = 0
     grace: float = 4.0
     begun: bool = False
+    tokens: int = 0
+    budget: str = ""
     closing: bool = False
     done: bool = False
 

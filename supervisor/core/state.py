@@ -37,6 +37,8 @@ class State:
         self.attempts: dict[str, Attempt] = {}
         self.orphaning: list[Work] = []
         self.launch_failures: deque[float] = deque()
+        self.refused: dict[tuple[str, str], tuple[str, ...]] = {}
+        """What endpoints were found to refuse, by URL and model: each agent is told, so that none has to find out."""
         self._effects: list[Effect] = []
         self._records: list[Record] = []
         self._committed: list[Committed] = []

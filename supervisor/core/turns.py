@@ -25,6 +25,9 @@ from fanjoin.supervisor.records import (
     SessionCreated,
 )
 
+_JOIN_SECONDS = 5.0
+"""How long a run whose budget is used up may take, after the grace of its delegates, to join what is done."""
+
 
 def submit(state: State, viewer: str, submission: Submit, history: list[JsonObject]) -> None:
     """Admit a turn: record it and tell the viewer; it runs when its session and a process are free."""
@@ -262,9 +265,35 @@ def cancel_turn(state: State, turn: Turn, intent: Intent, *, now: bool = False) 
 def bound_failures(state: State, turn: Turn) -> None:
     """End a turn of which more failed than its user wants to see."""
     limit = turn.submit.settings.max_failures
-    if limit and turn.failures >= limit and turn.outcome is None:
-        message = f"{turn.failures} tasks did not complete, and the run ends after {limit} (--max-failures)."
-        cancel_turn(state, turn, Intent(status="cancelled", reason="budget", message=message))
+    if limit and turn.failures >= limit and not turn.budget and turn.outcome is None:
+        text = f"{turn.failures} tasks did not complete, and the run ends after {limit} (--max-failures)."
+        end_by_budget(state, turn, text)
+
+
+def check_tokens(state: State, turn: Turn) -> None:
+    """End a turn whose agents have used all of its tokens together."""
+    limit = turn.submit.settings.max_tokens_total
+    if not limit or turn.budget or turn.outcome is not None:
+        return
+    if turn.tokens >= limit:
+        text = f"The run used {turn.tokens} tokens, and its budget is {limit} (--max-tokens-total)."
+        end_by_budget(state, turn, text)
+
+
+def end_by_budget(state: State, turn: Turn, message: str) -> None:
+    """End a turn because a budget is used up: what is done is joined, the rest is cancelled.
+
+    A root that waits in a join gets its results first, and then ends by itself. If it does not, it is ended, too.
+    """
+    intent = Intent(status="cancelled", reason="budget", message=turn.budget or message)
+    waits = turn.join is not None and not turn.budget
+    turn.budget = intent.message
+    for child in list(turn.delegates.values()):
+        attempts.cancel(state, child, intent)
+    if waits:
+        state.timers.set(turn.admission_id, "deadline", state.now + turn.grace + _JOIN_SECONDS)
+    else:
+        attempts.cancel(state, turn, intent)
 
 
 def cancel_orphans(state: State) -> None:
