@@ -13,7 +13,8 @@ from fanjoin.cli.delegate_output import JsonOutput, LinesOutput, Output, OutputF
 from fanjoin.cli.exit_codes import COMPLETED, FAILED, NO_DELEGATE_COMPLETED
 from fanjoin.cli.table import table
 from fanjoin.cli.task_files import read_sources
-from fanjoin.cli.turn import end_of, refuse_below_an_agent, with_local_model
+from fanjoin.cli.turn import end_of, with_local_model
+from fanjoin.client.depth import refuse_below_an_agent
 from fanjoin.client.earlier import Earlier, look_back
 from fanjoin.client.fan_out import Collector, Limits, settings_for, submission
 from fanjoin.client.run import Run
@@ -152,7 +153,7 @@ class _DelegateRun:
         todo = self._chosen(tasks, earlier)
         if options.dry_run:
             return _show_plan(tasks, todo, earlier)
-        refuse_below_an_agent(resolved.turn)
+        refuse_below_an_agent(resolved.turn, self._environ)
         self._begin_output(tasks, todo, earlier)
         return self._follow(todo, resolved) if todo else self._end("completed", self._code("completed"), None)
 

@@ -14,9 +14,9 @@ from fanjoin.cli.exit_codes import exit_code
 from fanjoin.cli.output import JsonOutput, TextOutput, result_object
 from fanjoin.cli.signals import InterruptedRunError
 from fanjoin.client.core_process import CoreProcess
+from fanjoin.client.depth import refuse_below_an_agent
 from fanjoin.client.run import Run
 from fanjoin.ipc.config import Flags, Resolved, load_config, resolve, with_local_server
-from fanjoin.ipc.environment import DEPTH
 from fanjoin.ipc.errors import FanjoinError, OwnerLostError, UserError
 from fanjoin.ipc.ids import REQUEST, new_id
 from fanjoin.ipc.messages import CancelTurn, Submit, TurnDone
@@ -124,7 +124,7 @@ class _TurnRun:
         resolved = resolve(load_config(core.home), os.environ, Flags(**self._options.turn_flags()))
         for warning in resolved.warnings:
             streams.complain(f"warning: {warning}")
-        refuse_below_an_agent(resolved.turn)
+        refuse_below_an_agent(resolved.turn, os.environ)
         with ExitStack() as stack:
             with self._interrupts.raising():
                 settings = with_local_model(resolved, stack)
@@ -179,16 +179,6 @@ def end_of(error: FanjoinError) -> tuple[str, str]:
     if isinstance(error, InterruptedRunError):
         return "cancelled", "cancelled"
     return "failed", "usage" if isinstance(error, UserError) else "failed"
-
-
-def refuse_below_an_agent(settings: TurnSettings) -> None:
-    """Keep an agent from getting around the depth limit through our own command line."""
-    depth = os.environ.get(DEPTH, "")
-    if depth.isdigit() and int(depth) + 1 > settings.limits.max_spawn_depth:
-        raise UserError(
-            f"This command was started by an agent at depth {depth}, and delegation.max_spawn_depth is "
-            f"{settings.limits.max_spawn_depth}: it may not start a run of its own."
-        )
 
 
 def with_local_model(resolved: Resolved, stack: ExitStack) -> TurnSettings:

@@ -12,6 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from fanjoin.client.core_process import CoreProcess
+from fanjoin.client.depth import refuse_below_an_agent
 from fanjoin.client.earlier import Earlier, look_back
 from fanjoin.client.fan_out import Collector, Failure, Limits, Result, result_of, settings_for, submission
 from fanjoin.client.hub import Call, Hub
@@ -150,14 +151,17 @@ class Delegator:
         worker = make_worker(_worker_choice(options), environ)
         limits = Limits(concurrency=options.get("concurrency"), timeout=options.get("timeout"))
         resolved = settings_for(self._home, environ, _flags(options), worker, limits)
+        refuse_below_an_agent(resolved.turn, environ)
         self._settings = resolved.turn
-        if resolved.needs_local_server:
-            from fanjoin.client.local_model import start_local_model
+        with ExitStack() as stack:
+            if resolved.needs_local_server:
+                from fanjoin.client.local_model import start_local_model
 
-            server = self._stack.enter_context(start_local_model(resolved.turn.limits.max_concurrent_children))
-            self._settings = with_local_server(resolved.turn, server.url)
-        self._hub = Hub(CoreProcess(self._home), resolved.supervisor)
-        self._stack.callback(self._hub.close)
+                server = stack.enter_context(start_local_model(resolved.turn.limits.max_concurrent_children))
+                self._settings = with_local_server(resolved.turn, server.url)
+            self._hub = Hub(CoreProcess(self._home), resolved.supervisor)
+            stack.callback(self._hub.close)
+            self._stack = stack.pop_all()
 
     def delegate(self, tasks: Tasks, **options: Unpack[CallOptions]) -> Results:
         """Run tasks and wait for all of them; whatever interrupts the wait ends them."""

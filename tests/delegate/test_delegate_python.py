@@ -157,6 +157,13 @@ def test_limits_and_resume(home: Home) -> None:
     assert times_run(home, "plain") == 1
 
 
+def test_a_program_of_an_agent_may_not_fan_out_by_this_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The depth limit holds here, too."""
+    monkeypatch.setenv("FANJOIN_DEPTH", "1")
+    with pytest.raises(UserError, match="may not start a run of its own"):
+        delegate(["x"], worker=WORKER)
+
+
 def test_mistakes_are_exceptions_before_anything_runs(home: Home) -> None:
     """A wrong task, a wrong option, a call outside the block."""
     with pytest.raises(UserError, match="task 1: unknown key 'gaol'"):
