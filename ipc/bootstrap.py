@@ -46,7 +46,10 @@ class AgentBootstrap(Struct, frozen=True, kw_only=True):
 class CoreBootstrap(Struct, frozen=True, kw_only=True):
     """What a supervisor process needs; the pipe is its viewer's lifeline when ``owned``.
 
-    ``agent_entry`` is the ``module:function`` that runs in each agent process. ``submit`` is the run's one turn.
+    ``agent_entry`` is the ``module:function`` that runs in each agent process. ``submit`` is a run's one turn.
+    ``environ`` holds what the configuration may need of the caller's environment (URL, keys) for turns that no viewer
+    brings settings for: those that a dead owner left in the queue, and results of background delegates. ``daemon``: it
+    takes over what dead daemons left, too.
     """
 
     home: str
@@ -55,6 +58,8 @@ class CoreBootstrap(Struct, frozen=True, kw_only=True):
     agent_entry: str
     settings: SupervisorSettings
     submit: Submit | None = None
+    environ: dict[str, str] = {}
+    daemon: bool = False
 
 
 class CoreReady(Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from fanjoin.ipc.session_messages import CreateSession, FromSessionViewer, ToSessionViewer
 from fanjoin.ipc.settings import DelegationLimits, ModelLimits, TurnSettings
 
 PROTOCOL_VERSION = 1
@@ -91,9 +92,11 @@ class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class AgentTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The work of one agent process. ``owner_id`` is the turn's or the delegate's identifier.
 
-    ``text`` is the user's message (a delegate's goal); ``history`` the earlier messages of the session in the form
-    of the chat-completions API; ``max_steps`` bounds the model calls. Paths are absolute. ``summary_path`` is where
-    the whole of a too long answer goes.
+    ``text`` is the user's message (a delegate's goal), without which and without ``images`` the agent goes on with the
+    ``history``: the earlier messages of the session in the form of the chat-completions API. ``joins_detached``: before
+    its last step it joins what earlier turns dispatched, by a ``delegate`` message without calls; each answer is the
+    text of a user message. ``max_steps`` bounds the model calls. Paths are absolute. ``summary_path`` is where the
+    whole of a too long answer goes.
     """
 
     owner_id: str
@@ -106,6 +109,7 @@ class AgentTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
     context: str = ""
     history: list[JsonObject] = field(default_factory=list)
     images: list[JsonObject] = field(default_factory=list)
+    joins_detached: bool = False
     output_schema: JsonObject | None = None
     toolsets: tuple[str, ...] = ()
     route_notes: dict[str, str] = field(default_factory=dict)
@@ -217,9 +221,16 @@ class Attach(Struct, frozen=True, kw_only=True, tag="attach"):
 
 
 class Submit(Struct, frozen=True, kw_only=True, tag="submit"):
-    """One turn. ``payload_json`` is the submission as it will be stored: no key of any provider is in it.
+    """One turn; answered by ``Accepted`` once it is committed, and in the end by ``TurnDone``.
 
-    ``session_id`` empty means a new session. ``request_id`` is unique per principal and session.
+    ``request_id`` is the submission's identity within its principal and session: the same one with the same payload
+    is a replay, answered with the stored row (and, when that is ``terminal``, its ``TurnDone``); with another payload
+    it is refused as ``admission_conflict``. ``payload_json`` is the submission as it will be stored (``ipc.payload``
+    makes it): no key of any provider is in it.
+
+    ``session_id`` empty means the session that ``create`` makes or names, without ``create`` a new one. ``images`` are
+    objects with ``media_type``, ``sha256`` and ``data`` (base64), which may be missing when the image is known.
+    ``wait_if_held``: wait in the queue also behind a turn whose owner died; else that is refused as ``session_busy``.
     """
 
     request_id: str
@@ -232,6 +243,8 @@ class Submit(Struct, frozen=True, kw_only=True, tag="submit"):
     source: str = "cli"
     title: str = ""
     images: list[JsonObject] = field(default_factory=list)
+    create: CreateSession | None = None
+    wait_if_held: bool = False
 
 
 class CancelTurn(Struct, frozen=True, kw_only=True, tag="cancel_turn"):
@@ -259,7 +272,10 @@ class Ping(Struct, frozen=True, kw_only=True, tag="ping"):
 
 
 class Accepted(Struct, frozen=True, kw_only=True, tag="accepted"):
-    """The turn is committed."""
+    """The turn is committed, or was before.
+
+    ``status`` is ``queued``, ``started``, ``unknown`` or ``terminal`` (then with its ``outcome``).
+    """
 
     request_id: str
     session_id: str
@@ -322,5 +338,5 @@ class Done(Struct, frozen=True, kw_only=True, tag="done"):
 
 FromAgent = Hello | Started | Progress | Delegate | Result | Bye
 ToAgent = Welcome | Reject | Joined | Cancel | ResultAck
-FromViewer = Attach | Submit | CancelTurn | CancelDelegate | Ping
-ToViewer = Accepted | Event | TurnDone | Pong | Refused | Done
+FromViewer = Attach | Submit | CancelTurn | CancelDelegate | Ping | FromSessionViewer
+ToViewer = Accepted | Event | TurnDone | Pong | Refused | Done | ToSessionViewer

@@ -30,6 +30,7 @@ from fanjoin.supervisor.core.events import (
     Submitted,
     Tick,
     TurnCancelled,
+    ViewerLeft,
 )
 from fanjoin.supervisor.core.machine import Core
 from fanjoin.supervisor.exit_cause import Exit
@@ -79,7 +80,7 @@ class Driver:
         self._last_beat = 0.0
         spool = Path(sockets.endpoints.spool)
         self._back = BackDoor(sockets.back, back_side(spool), self._run_id, self._agent_said, self._misbehaved)
-        self._front = FrontDoor(sockets.front, front_side(spool), self._viewer_said)
+        self._front = FrontDoor(sockets.front, front_side(spool), self.viewer_said)
         self._undertaker = Undertaker(self._known_pids, self._gone)
         self.launcher: Launcher
         self.store: StoreWriter
@@ -146,7 +147,8 @@ class Driver:
     def _misbehaved(self, attempt_id: str, what: str) -> None:
         self.feed(Misbehaved(attempt_id=attempt_id, what=what))
 
-    def _viewer_said(self, viewer: str, message: FromViewer) -> None:
+    def viewer_said(self, viewer: str, message: FromViewer) -> None:
+        """Take a message of a viewer, through whichever door it came; answers go to the door that knows the name."""
         match message:
             case Submit():
                 self.feed(Submitted(viewer=viewer, submit=message))
@@ -156,6 +158,10 @@ class Driver:
                 self.feed(DelegateCancelled(viewer=viewer, request_id=request_id, target_id=target_id))
             case Ping(request_id=request_id):
                 self._front.tell(viewer, Pong(request_id=request_id))
+
+    def viewer_left(self, viewer: str) -> None:
+        """Note that a viewer is gone for good: nothing is kept for it, and its turns go on."""
+        self.feed(ViewerLeft(viewer=viewer))
 
     # --- the launcher's report --------------------------------------------------------------------------------
 

@@ -85,6 +85,16 @@ class ViewersLost(Struct, frozen=True, kw_only=True):
     """Nobody is left who would read an answer."""
 
 
+class ViewerLeft(Struct, frozen=True, kw_only=True):
+    """A viewer is gone: it follows nothing any more. Its turns go on."""
+
+    viewer: str
+
+
+class Draining(Struct, frozen=True, kw_only=True):
+    """The supervisor is about to end: no turn begins any more; what is queued stays so for the next owner."""
+
+
 class Tick(Struct, frozen=True, kw_only=True):
     """Time passed."""
 
@@ -101,5 +111,7 @@ CoreEvent = (
     | TurnCancelled
     | DelegateCancelled
     | ViewersLost
+    | ViewerLeft
+    | Draining
     | Tick
 )
