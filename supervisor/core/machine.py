@@ -133,8 +133,7 @@ class Core:
                 turns.delegate(self.state, attempt, message)
             case Result(outcome=outcome):
                 attempts.saved(self.state, attempt, outcome)
-                if attempt.work.durable:
-                    acknowledge(self.state, attempt.work)
+                acknowledge(self.state, attempt.work)
             case Bye(childless=childless):
                 attempt.childless = childless
 

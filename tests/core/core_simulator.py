@@ -327,6 +327,8 @@ class World:
             self.effects.append((self.now, effect))
             self._carry_out(effect)
         self._check_slots()
+        if self.core.idle:
+            assert self.core.next_deadline() is None, "a timer of nothing is left"
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:

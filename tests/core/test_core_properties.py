@@ -48,7 +48,7 @@ rough = st.builds(
     failing_tickets=st.frozensets(st.integers(1, 40), max_size=3),
     disturbances=st.lists(disturbances, max_size=3).map(tuple),
 )
-quick = settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @quick
