@@ -66,6 +66,12 @@ class FrontDoor:
         viewer.waiting.append(self._codec.encode(message))
         self._flush(viewer)
 
+    def forget(self, name: str) -> None:
+        """Keep nothing more for a viewer that is gone for good."""
+        viewer = self._viewers.pop(name, None)
+        if viewer is not None and viewer.routing_id is not None:
+            self._names.pop(viewer.routing_id, None)
+
     def flush(self) -> None:
         """Try again to send what waits."""
         for viewer in self._viewers.values():
