@@ -84,6 +84,11 @@ def socket_folder(instance: Path) -> Path:
     return Path(tempfile.gettempdir()) / f"fanjoin-{digest}"
 
 
+def images_folder(home: Path) -> Path:
+    """Return the folder of the images that turns were given, each named by its SHA-256. It is made when needed."""
+    return home / "images"
+
+
 def transcript_file(home: Path, owner_id: str) -> Path:
     """Return the path of a turn's or delegate's live transcript (JSON lines)."""
     return home / "transcripts" / f"{owner_id}.jsonl"

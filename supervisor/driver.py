@@ -7,16 +7,42 @@ from collections.abc import Callable
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from fanjoin.ipc import platform
+from fanjoin.ipc import images, platform
 from fanjoin.ipc.bootstrap import AGENT_LIMIT, AgentBootstrap, CoreBootstrap, pack_frame
 from fanjoin.ipc.codec import back_side, front_side
 from fanjoin.ipc.errors import BadFrameError
 from fanjoin.ipc.ids import new_secret
-from fanjoin.ipc.messages import CancelDelegate, CancelTurn, FromAgent, FromViewer, Ping, Pong, Submit
+from fanjoin.ipc.messages import (
+    AgentTask,
+    CancelDelegate,
+    CancelTurn,
+    FromAgent,
+    FromViewer,
+    Ping,
+    Pong,
+    Refused,
+    Submit,
+    ToViewer,
+    Welcome,
+)
+from fanjoin.ipc.paths import images_folder
+from fanjoin.ipc.session_messages import (
+    CreateSession,
+    DelegationList,
+    DeleteSession,
+    ListSessions,
+    PromptReceipt,
+    ReadMessages,
+    ResolveUnknown,
+    SessionInfo,
+    Subscribe,
+    Unsubscribe,
+)
 from fanjoin.ipc.text import clean, mask_in
 from fanjoin.supervisor.back import BackDoor
-from fanjoin.supervisor.core.effects import Effect, Launch, Persist, Send, Stop, Tell
+from fanjoin.supervisor.core.effects import Ask, Effect, Launch, Persist, Send, Snapshot, Stop, Tell
 from fanjoin.supervisor.core.events import (
     AgentSaid,
     CoreEvent,
@@ -27,12 +53,14 @@ from fanjoin.supervisor.core.events import (
     LaunchFailed,
     Misbehaved,
     Recorded,
+    SessionAsked,
     Submitted,
     Tick,
     TurnCancelled,
     ViewerLeft,
 )
 from fanjoin.supervisor.core.machine import Core
+from fanjoin.supervisor.desk import Desk
 from fanjoin.supervisor.exit_cause import Exit
 from fanjoin.supervisor.front import FrontDoor
 from fanjoin.supervisor.launch.base import LOG_LIMIT_BYTES, LOG_TAIL_BYTES, Launcher, Order
@@ -84,6 +112,8 @@ class Driver:
         self._undertaker = Undertaker(self._known_pids, self._gone)
         self.launcher: Launcher
         self.store: StoreWriter
+        self.desk: Desk
+        self._images = images_folder(Path(bootstrap.home))
         loop.watch(sockets.back, self._back.drain)
         loop.watch(sockets.front, self._front.drain)
 
@@ -151,16 +181,35 @@ class Driver:
         """Take a message of a viewer, through whichever door it came; answers go to the door that knows the name."""
         match message:
             case Submit():
-                self.feed(Submitted(viewer=viewer, submit=message))
+                self._submitted(viewer, message)
             case CancelTurn(admission_id=admission_id, reason=reason, now=now):
                 self.feed(TurnCancelled(viewer=viewer, admission_id=admission_id, reason=reason, now=now))
             case CancelDelegate(request_id=request_id, target_id=target_id):
                 self.feed(DelegateCancelled(viewer=viewer, request_id=request_id, target_id=target_id))
             case Ping(request_id=request_id):
-                self._front.tell(viewer, Pong(request_id=request_id))
+                self.tell(viewer, Pong(request_id=request_id))
+            case PromptReceipt() | ListSessions() | SessionInfo() | ReadMessages() | DelegationList():
+                self.desk.read(viewer, message)
+            case CreateSession() | Subscribe() | Unsubscribe() | ResolveUnknown() | DeleteSession():
+                self.feed(SessionAsked(viewer=viewer, request=message))
+
+    def _submitted(self, viewer: str, submit: Submit) -> None:
+        """Put the images of a submission into files, which it then only names."""
+        try:
+            named = [images.keep(self._images, image) for image in submit.images]
+        except (ValueError, OSError) as error:
+            reason = "invalid_params" if isinstance(error, ValueError) else "storage_unavailable"
+            self.tell(viewer, Refused(request_id=submit.request_id, reason=reason, message=f"images: {error}."))
+            return
+        self.feed(Submitted(viewer=viewer, submit=replace(submit, images=named) if named else submit))
+
+    def tell(self, viewer: str, message: ToViewer) -> None:
+        """Send a message to a viewer."""
+        self._front.tell(viewer, message)
 
     def viewer_left(self, viewer: str) -> None:
         """Note that a viewer is gone for good: nothing is kept for it, and its turns go on."""
+        self._front.forget(viewer)
         self.feed(ViewerLeft(viewer=viewer))
 
     # --- the launcher's report --------------------------------------------------------------------------------
@@ -217,12 +266,25 @@ class Driver:
                 self.store.submit(ticket, records)
             case Launch():
                 self._launch(effect)
+            case Send(attempt_id=attempt_id, message=Welcome(task=task)):
+                self._back.send(attempt_id, Welcome(task=self._with_images(task)))
             case Send(attempt_id=attempt_id, message=message):
                 self._back.send(attempt_id, message)
             case Stop(attempt_id=attempt_id, hard=hard):
                 self._stop(attempt_id, hard=hard)
             case Tell(viewer=viewer, message=told):
-                self._front.tell(viewer, told)
+                self.tell(viewer, told)
+            case Ask():
+                self.desk.ask(effect)
+            case Snapshot():
+                self.desk.snapshot(effect)
+
+    def _with_images(self, task: AgentTask) -> AgentTask:
+        """Return a task with the bytes of the images that it and its history name."""
+        if task.depth:
+            return task
+        history = [images.filled_in(self._images, message) for message in task.history]
+        return replace(task, history=history, images=[images.with_data(self._images, one) for one in task.images])
 
     def _launch(self, effect: Launch) -> None:
         nonce = new_secret()

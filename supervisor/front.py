@@ -83,6 +83,12 @@ class FrontDoor:
                 return self._codec.encode(replace(message, data={}))
             raise
 
+    def forget(self, name: str) -> None:
+        """Keep nothing more for a viewer that is gone for good."""
+        viewer = self._viewers.pop(name, None)
+        if viewer is not None and viewer.routing_id is not None:
+            self._names.pop(viewer.routing_id, None)
+
     def flush(self) -> None:
         """Try again to send what waits."""
         for viewer in self._viewers.values():

@@ -46,6 +46,8 @@ def _receipt_committed(state: State, delegate: Delegate) -> Callable[[str | None
     def committed(error: str | None, _: dict[str, int]) -> None:
         _note_commit(state, delegate, error)
         state.announce(delegate.turn, "delegation.completed", entry=delegate.entry)
+        if delegate.call.detached and delegate.call.over:
+            state.calls_over.append(delegate.call)
         join = delegate.call.join
         if join is not None and join.complete:
             resume(join)
@@ -80,9 +82,11 @@ def resume(join: Join) -> None:
 
 
 def settle(state: State, turn: Turn) -> None:
-    """End a turn whose root has ended and whose delegates are all recorded."""
+    """End a turn whose root has ended and whose delegates are all recorded, where they do not outlive it."""
     outcome = turn.outcome
-    if turn.closing or outcome is None or not all(delegate.over for delegate in turn.delegates):
+    if turn.closing or outcome is None:
+        return
+    if not turn.detaches and not all(delegate.over for delegate in turn.delegates):
         return
     turn.closing = True
     state.timers.clear(turn.admission_id, "deadline")
@@ -113,6 +117,11 @@ def _turn_committed(state: State, turn: Turn, outcome: Outcome) -> Callable[[str
             return  # its admission was refused meanwhile
         turn.done = True
         _note_commit(state, turn, error)
-        state.tell(turn.viewer, entries.turn_done(turn, outcome))
+        done = entries.turn_done(turn, outcome)
+        state.announce(
+            turn, "message.complete", status=done.status, reason=done.reason, message=done.message, answer=done.answer
+        )
+        for viewer in turn.viewers:
+            state.tell(viewer, done)
 
     return committed

@@ -6,8 +6,9 @@ from typing import Literal
 from msgspec import Struct, field
 
 from fanjoin.ipc.messages import JsonObject, Outcome, Submit, TaskSpec, ToolTrace, Usage
-from fanjoin.ipc.settings import Endpoint
+from fanjoin.ipc.settings import Endpoint, TurnSettings
 from fanjoin.supervisor.exit_cause import Exit
+from fanjoin.supervisor.questions import EarlierReceipt, StoredTurn
 
 Phase = Literal["intended", "spawning", "running", "saved", "dead", "closed"]
 """``intended``: to be recorded; ``spawning``: launched, no hello yet; ``saved``: its result is here, it may still be
@@ -78,6 +79,11 @@ class Work(Struct, kw_only=True, eq=False):
         raise NotImplementedError
 
     @property
+    def begun(self) -> bool:
+        """Say whether a process was ever wanted for it here."""
+        return self.attempt is not None
+
+    @property
     def over(self) -> bool:
         """Say whether nobody has to wait for this any more."""
         return self.durable or bool(self.unrecorded)
@@ -102,7 +108,11 @@ class Delegate(Work, kw_only=True, eq=False):
 
 
 class Call(Struct, kw_only=True, eq=False):
-    """One ``delegate_task`` call. ``refusal`` is its answer when it was refused whole."""
+    """One ``delegate_task`` call. ``refusal`` is its answer when it was refused whole.
+
+    A ``detached`` one is answered once it is ``dispatched`` (committed); its delegates outlive the turn, and when all
+    have ended its ``result`` is told to the session. ``settled``: that result is committed, or refused for good.
+    """
 
     delegation_id: str
     tool_call_id: str
@@ -111,32 +121,59 @@ class Call(Struct, kw_only=True, eq=False):
     delegates: list[Delegate] = field(default_factory=list)
     refusal: str = ""
     join: "Join | None" = None
+    detached: bool = False
+    dispatched: bool = False
+    settled: bool = False
+    result: str = ""
+
+    @property
+    def over(self) -> bool:
+        """Say whether each of its delegates is recorded."""
+        return all(delegate.over for delegate in self.delegates)
+
+    @property
+    def answerable(self) -> bool:
+        """Say whether the parent can go on."""
+        return bool(self.refusal) or (self.dispatched if self.detached else self.over)
 
 
 class Join(Struct, kw_only=True, eq=False):
-    """The calls of one assistant message; its parent waits until each of their delegates is recorded."""
+    """The calls of one assistant message; its parent waits until each of their delegates is recorded.
+
+    A ``late`` one waits for calls that earlier turns of the session dispatched, before the last step of a finite turn.
+    """
 
     join_id: str
     parent: Work
     calls: list[Call]
+    late: bool = False
+    told: bool = False
 
     @property
     def complete(self) -> bool:
         """Say whether nothing is left to wait for."""
-        return all(delegate.over for call in self.calls for delegate in call.delegates)
+        return all(call.settled if self.late else call.answerable for call in self.calls)
 
 
 class Turn(Work, kw_only=True, eq=False):
     """One submission and everything below it; the process of the turn itself is its root agent.
 
     ``work_id`` is its admission_id. ``waiting`` are delegates without a process, ``resuming`` those whose join is
-    complete and that need a slot to go on, ``holders`` the attempts that hold one.
+    complete and that need a slot to go on, ``holders`` the attempts that hold one. ``watchers`` are viewers besides
+    the one that brought it; ``sequence`` is 0 until it is committed. ``deliveries`` are the dispatched calls whose
+    results it has claimed to tell. ``again``: an earlier owner had begun it, so that its message stands in the history
+    already, and ``earlier`` delegates of that try are not run again.
     """
 
     session_id: str
     viewer: str
     submit: Submit
-    history: list[JsonObject]
+    history: list[JsonObject] = field(default_factory=list)
+    watchers: set[str] = field(default_factory=set)
+    sequence: int = 0
+    deliveries: list[str] = field(default_factory=list)
+    again: bool = False
+    earlier: list[EarlierReceipt] = field(default_factory=list)
     waiting: deque[Delegate] = field(default_factory=deque)
     resuming: deque[Work] = field(default_factory=deque)
     holders: set[str] = field(default_factory=set)
@@ -155,3 +192,30 @@ class Turn(Work, kw_only=True, eq=False):
     def admission_id(self) -> str:
         """Return the name of the turn's row."""
         return self.work_id
+
+    @property
+    def viewers(self) -> set[str]:
+        """Return who is told of it; nobody, when the session began it by itself."""
+        return {self.viewer, *self.watchers}
+
+    @property
+    def detaches(self) -> bool:
+        """Say whether the root's calls run in the background."""
+        return not self.submit.finite
+
+
+class Session(Struct, kw_only=True, eq=False):
+    """A session that this supervisor owns, as long as something of it is open or followed.
+
+    ``history`` is its conversation so far. ``running`` are dispatched calls of earlier turns, ``ready`` those whose
+    result waits to be told. ``unknown`` turns (their owner died) hold its queue. ``settings`` are those of turns that
+    it begins by itself.
+    """
+
+    session_id: str
+    history: list[JsonObject] = field(default_factory=list)
+    running: dict[str, Call] = field(default_factory=dict)
+    ready: deque[Call] = field(default_factory=deque)
+    unknown: list[StoredTurn] = field(default_factory=list)
+    settings: TurnSettings | None = None
+    followers: set[str] = field(default_factory=set)

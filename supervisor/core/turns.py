@@ -7,14 +7,16 @@ from collections.abc import Callable
 import msgspec
 
 from fanjoin.ipc import ids
-from fanjoin.ipc.messages import Accepted, CallRequest, JsonObject, Refused, Submit
+from fanjoin.ipc.images import image_part
+from fanjoin.ipc.messages import Accepted, CallRequest, JsonObject, Outcome, Refused, Submit, TaskSpec
 from fanjoin.ipc.messages import Delegate as DelegateMessage
 from fanjoin.ipc.settings import Endpoint
-from fanjoin.supervisor.core import attempts
+from fanjoin.supervisor.core import attempts, detached
 from fanjoin.supervisor.core.admission import refusal
 from fanjoin.supervisor.core.entries import transcript_path
 from fanjoin.supervisor.core.model import Attempt, Call, Delegate, Intent, Join, Turn, Work
 from fanjoin.supervisor.core.state import State
+from fanjoin.supervisor.questions import EarlierReceipt
 from fanjoin.supervisor.records import (
     AdmissionQueued,
     AdmissionStarted,
@@ -25,32 +27,43 @@ from fanjoin.supervisor.records import (
 )
 
 
-def submit(state: State, viewer: str, submission: Submit, history: list[JsonObject]) -> None:
+def admit(state: State, viewer: str, submission: Submit, session_id: str) -> Turn:
     """Admit a turn: record it and tell the viewer; it runs when its session and a process are free."""
-    turn = _new_turn(state, viewer, submission, history)
-    state.turns[turn.admission_id] = turn
-    state.queues.setdefault(turn.session_id, deque()).append(turn)
+    turn = new_turn(state, viewer, submission, session_id, state.new_id(ids.TURN))
+    enqueue(state, turn)
     records: list[Record] = [] if submission.session_id else [_session_record(turn, state.wall)]
     records.append(_admission_record(turn, state.wall))
     state.persist(records, _admitted(state, turn))
+    return turn
 
 
-def _new_turn(state: State, viewer: str, submission: Submit, history: list[JsonObject]) -> Turn:
+def enqueue(state: State, turn: Turn, *, first: bool = False) -> None:
+    """Let a turn wait in its session, behind all others or before them."""
+    state.turns[turn.admission_id] = turn
+    queue = state.queues.setdefault(turn.session_id, deque())
+    if first:
+        queue.appendleft(turn)
+    else:
+        queue.append(turn)
+
+
+def new_turn(state: State, viewer: str, submission: Submit, session_id: str, admission_id: str) -> Turn:
+    """Return a turn that has not begun."""
     return Turn(
-        work_id=state.new_id(ids.TURN),
+        work_id=admission_id,
         depth=0,
         endpoint=submission.settings.endpoint,
         queued_at=state.now,
-        session_id=submission.session_id or state.new_id(ids.SESSION),
+        session_id=session_id,
         viewer=viewer,
         submit=submission,
-        history=history,
         grace=submission.settings.limits.cancel_grace_seconds,
     )
 
 
 def _session_record(turn: Turn, wall: float) -> SessionCreated:
     submission = turn.submit
+    settings = submission.create.settings if submission.create else {}
     return SessionCreated(
         session_id=turn.session_id,
         principal_id=submission.principal_id,
@@ -58,21 +71,9 @@ def _session_record(turn: Turn, wall: float) -> SessionCreated:
         source=submission.source,
         title=submission.title,
         cwd=submission.settings.cwd,
-        settings_json=_public_settings(submission),
+        settings_json=msgspec.json.encode(settings).decode(),
         at=wall,
     )
-
-
-def _public_settings(submission: Submit) -> str:
-    """Return the settings of a session without any key."""
-    endpoint = submission.settings.endpoint
-    kept = {
-        "model": endpoint.model,
-        "base_url": endpoint.base_url,
-        "api_mode": endpoint.api_mode,
-        "toolsets": submission.settings.toolsets,
-    }
-    return msgspec.json.encode(kept).decode()
 
 
 def _admission_record(turn: Turn, wall: float) -> AdmissionQueued:
@@ -83,9 +84,15 @@ def _admission_record(turn: Turn, wall: float) -> AdmissionQueued:
         principal_id=turn.submit.principal_id,
         session_id=turn.session_id,
         payload_json=payload,
-        payload_digest=hashlib.sha256(payload.encode()).hexdigest(),
+        payload_digest=payload_digest(payload),
+        keyed=bool(turn.submit.settings.endpoint.api_key),
         at=wall,
     )
+
+
+def payload_digest(payload: str) -> str:
+    """Return what tells a replay of a submission from another one."""
+    return hashlib.sha256(payload.encode()).hexdigest()
 
 
 def _admitted(state: State, turn: Turn) -> Callable[[str | None, dict[str, int]], None]:
@@ -93,35 +100,46 @@ def _admitted(state: State, turn: Turn) -> Callable[[str | None, dict[str, int]]
         request_id = turn.submit.request_id
         if error is not None:
             turn.done = turn.closing = True
-            state.tell(turn.viewer, Refused(request_id=request_id, reason="storage_unavailable", message=error))
+            for viewer in turn.viewers:
+                state.tell(viewer, Refused(request_id=request_id, reason="storage_unavailable", message=error))
             return
-        accepted = Accepted(
-            request_id=request_id,
-            session_id=turn.session_id,
-            admission_id=turn.admission_id,
-            sequence=sequences.get(turn.admission_id, 0),
-            status="started" if turn.attempts else "queued",
-        )
-        state.tell(turn.viewer, accepted)
+        turn.sequence = sequences.get(turn.admission_id, 0)
+        for viewer in turn.viewers:
+            state.tell(viewer, accepted(turn))
 
     return committed
 
 
+def accepted(turn: Turn, request_id: str = "") -> Accepted:
+    """Return what is said of a turn that is committed and has not ended."""
+    return Accepted(
+        request_id=request_id or turn.submit.request_id,
+        session_id=turn.session_id,
+        admission_id=turn.admission_id,
+        sequence=turn.sequence,
+        status="started" if turn.begun else "queued",
+    )
+
+
 def may_begin(state: State, turn: Turn) -> bool:
     """Say whether a turn has not begun and is the next one of its session."""
-    return not turn.attempts and turn.outcome is None and state.queues[turn.session_id][0] is turn
+    if turn.begun or turn.outcome is not None or state.draining:
+        return False
+    queue, session = state.queues.get(turn.session_id), state.sessions[turn.session_id]
+    return queue is not None and queue[0] is turn and not session.unknown
 
 
 def begin(state: State, turn: Turn) -> None:
     """Start a turn's root; its process is launched when the turn is committed."""
-    user = {"role": "user", "content": turn.submit.text}
-    state.persist(
-        [
-            AdmissionStarted(admission_id=turn.admission_id, at=state.wall),
-            MessagesAdded(session_id=turn.session_id, admission_id=turn.admission_id, messages=[user], at=state.wall),
-        ],
-        _started(state, turn),
-    )
+    session = state.sessions[turn.session_id]
+    claims, messages = detached.fold_in(state, turn) if turn.submit.finite else ([], [])
+    turn.history = [*session.history, *messages]
+    if not turn.again:
+        messages.append({"role": "user", "content": user_content(turn.submit)})
+    session.history += messages
+    added = MessagesAdded(session_id=turn.session_id, admission_id=turn.admission_id, messages=messages, at=state.wall)
+    started = AdmissionStarted(admission_id=turn.admission_id, at=state.wall)
+    state.persist([started, *claims, added, *detached.delivered(state, turn)], _started(state, turn))
     deadline = turn.submit.settings.deadline_seconds
     if deadline:
         state.timers.set(turn.admission_id, "deadline", state.now + deadline)
@@ -136,16 +154,27 @@ def _started(state: State, turn: Turn) -> Callable[[str | None, dict[str, int]],
     return committed
 
 
+def user_content(submission: Submit) -> str | list[JsonObject]:
+    """Return the content of a submission's message as it is stored: images by their names."""
+    if not submission.images:
+        return submission.text
+    text = [{"type": "text", "text": submission.text}] if submission.text else []
+    return [*text, *(image_part(image) for image in submission.images)]
+
+
 def release(state: State, turn: Turn) -> None:
-    """Forget a turn that is over: the next one of its session may begin."""
+    """Let the next turn of the session begin, and forget this one once nothing of it runs in the background."""
     state.timers.clear(turn.admission_id, "deadline")
-    state.turns.pop(turn.admission_id, None)
-    for delegate in turn.delegates:
-        state.delegates.pop(delegate.work_id, None)
-    queue = state.queues[turn.session_id]
-    queue.remove(turn)
-    if not queue:
-        del state.queues[turn.session_id]
+    queue = state.queues.get(turn.session_id)
+    if queue is not None and turn in queue:
+        state.touched.add(turn.session_id)
+        queue.remove(turn)
+        if not queue:
+            del state.queues[turn.session_id]
+    if all(call.settled for call in turn.calls if call.detached):
+        state.turns.pop(turn.admission_id, None)
+        for delegate in turn.delegates:
+            state.delegates.pop(delegate.work_id, None)
 
 
 def delegate(state: State, attempt: Attempt, message: DelegateMessage) -> None:
@@ -153,12 +182,14 @@ def delegate(state: State, attempt: Attempt, message: DelegateMessage) -> None:
     work = attempt.work
     if attempt.phase != "running" or attempt.intent is not None or work.join is not None:
         return
-    join = Join(join_id=message.join_id, parent=work, calls=[])
-    for request in message.calls:
-        join.calls.append(_accept(state, work, join, request))
-    work.join = join
+    work.join = join = Join(join_id=message.join_id, parent=work, calls=[])
     work.turn.holders.discard(attempt.attempt_id)
     state.timers.clear(attempt.attempt_id, "stall")
+    if not message.calls and work is work.turn:
+        detached.join_late(state, work.turn, join)
+        return
+    for request in message.calls:
+        join.calls.append(_accept(state, work, join, request))
     if join.complete:
         work.turn.resuming.append(work)
 
@@ -170,14 +201,18 @@ def _accept(state: State, parent: Work, join: Join, request: CallRequest) -> Cal
         tool_call_id=request.tool_call_id,
         started_at=state.now,
         shared_context=request.shared_context,
-        join=join,
+        join=None if _detaches(parent) else join,
+        detached=_detaches(parent),
         refusal=refusal(turn, parent, request, len(turn.delegates)),
     )
     if not call.refusal:
         call.delegates = [_new_delegate(state, parent, call, index, request) for index in range(len(request.tasks))]
-        state.persist([_accepted(child, parent, state.wall) for child in call.delegates])
+        new = [child for child in call.delegates if child.outcome is None]
+        state.persist([_accepted(child, parent, state.wall) for child in new])
         turn.calls.append(call)
-        turn.waiting.extend(call.delegates)
+        turn.waiting.extend(new)
+        if call.detached:
+            detached.dispatch(state, turn, call, join)
         state.announce(
             turn,
             "delegation.accepted",
@@ -187,9 +222,15 @@ def _accept(state: State, parent: Work, join: Join, request: CallRequest) -> Cal
     return call
 
 
+def _detaches(parent: Work) -> bool:
+    """Say whether calls of this parent run in the background: those of the root of a turn that is not finite."""
+    return parent is parent.turn and parent.turn.detaches
+
+
 def _new_delegate(state: State, parent: Work, call: Call, index: int, request: CallRequest) -> Delegate:
-    work_id = state.new_id(ids.DELEGATE)
     spec = request.tasks[index]
+    earlier = _take_earlier(parent, spec)
+    work_id = earlier.receipt_id if earlier else state.new_id(ids.DELEGATE)
     child = Delegate(
         work_id=work_id,
         turn=parent.turn,
@@ -203,8 +244,23 @@ def _new_delegate(state: State, parent: Work, call: Call, index: int, request: C
     )
     parent.children.append(child)
     parent.turn.delegates.append(child)
-    state.delegates[work_id] = child
+    if earlier:
+        child.outcome, child.durable = Outcome(status="completed"), True
+        child.entry = earlier.entry | {"task_index": index}
+    else:
+        state.delegates[work_id] = child
     return child
+
+
+def _take_earlier(parent: Work, spec: TaskSpec) -> EarlierReceipt | None:
+    """Return the receipt of the same task from a try of this turn that an earlier owner had begun, each once."""
+    earlier = parent.turn.earlier
+    task_json = msgspec.json.encode(spec).decode() if earlier else ""
+    for receipt in earlier:
+        if receipt.task_json == task_json and receipt.depth == parent.depth + 1:
+            earlier.remove(receipt)
+            return receipt
+    return None
 
 
 def _endpoint(turn: Turn, route: str) -> Endpoint:
@@ -230,8 +286,8 @@ def _accepted(child: Delegate, parent: Work, wall: float) -> DelegateAccepted:
 
 
 def cancel_turn(state: State, turn: Turn, intent: Intent, *, now: bool = False) -> None:
-    """End a turn: its root and every delegate that has not ended."""
-    for work in [*turn.delegates, turn]:
+    """End a turn: its root and, where they do not run in the background, every delegate that has not ended."""
+    for work in [*([] if turn.detaches else turn.delegates), turn]:
         attempts.cancel(state, work, intent)
         if now and work.attempt is not None and work.attempt.alive:
             attempts.force(state, work.attempt)
@@ -240,7 +296,9 @@ def cancel_turn(state: State, turn: Turn, intent: Intent, *, now: bool = False) 
 def cancel_orphans(state: State, turn: Turn) -> None:
     """End the delegates of parents that have ended themselves: nobody waits for them."""
     for child in turn.delegates:
-        parent = child.call.join.parent if child.call.join else turn
+        if child.call.join is None:
+            continue
+        parent = child.call.join.parent
         if child.outcome is None and parent.outcome is not None:
             attempts.cancel(state, child, orphaned(parent))
 

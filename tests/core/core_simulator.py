@@ -32,9 +32,10 @@ from fanjoin.ipc.messages import (
     Welcome,
 )
 from fanjoin.ipc.settings import DelegationLimits, Endpoint, TurnSettings
-from fanjoin.supervisor.core.effects import Effect, Launch, Persist, Send, Stop, Tell
+from fanjoin.supervisor.core.effects import Ask, Effect, Launch, Persist, Send, Stop, Tell
 from fanjoin.supervisor.core.events import (
     AgentSaid,
+    Answered,
     CoreEvent,
     DelegateCancelled,
     Died,
@@ -50,6 +51,7 @@ from fanjoin.supervisor.core.events import (
 )
 from fanjoin.supervisor.core.machine import Core
 from fanjoin.supervisor.exit_cause import Exit
+from fanjoin.supervisor.questions import OpenSession, SessionOpened
 from fanjoin.supervisor.records import (
     AdmissionEnded,
     AdmissionQueued,
@@ -57,6 +59,10 @@ from fanjoin.supervisor.records import (
     AttemptEnded,
     AttemptIntended,
     AttemptStarted,
+    CallClaimed,
+    CallCompleted,
+    CallDelivered,
+    CallDispatched,
     DelegateAccepted,
     ReceiptWritten,
     Record,
@@ -96,12 +102,16 @@ class Node(Struct, frozen=True):
 
 
 class TurnPlan(Struct, frozen=True, kw_only=True):
-    """One submission. Turns with the same session number run one after the other."""
+    """One submission. Turns with the same session number run one after the other.
+
+    The root of a ``background`` turn does not wait for its delegates: their results come back as turns of their own.
+    """
 
     root: Node = Node()
     session: int = 0
     limits: DelegationLimits = DelegationLimits(stall_seconds=20, max_spawn_depth=2)
     deadline: float = 0.0
+    background: bool = False
 
 
 class Disturbance(Struct, frozen=True, kw_only=True):
@@ -133,6 +143,7 @@ class Child(Struct, eq=False):
     task: AgentTask | None = None
     round: int = 0
     waiting: str = ""
+    late: bool = False
     result: Result | None = None
     told_to_end: bool = False
     dead: bool = False
@@ -144,13 +155,31 @@ class Journal:
 
     def __init__(self, failing: frozenset[int]) -> None:
         self._failing = failing
-        self.queue: deque[Persist] = deque()
+        self.queue: deque[Persist | Ask] = deque()
         self.committed: dict[tuple[str, str], Record] = {}
         self.refused = 0
 
-    def answer(self) -> Recorded:
-        """Take the oldest ticket and return its fate."""
-        persist = self.queue.popleft()
+    def answer(self) -> Recorded | Answered:
+        """Take the oldest ticket or question and return its fate."""
+        item = self.queue.popleft()
+        return self._found(item) if isinstance(item, Ask) else self._written(item)
+
+    def _found(self, ask: Ask) -> Answered:
+        """Answer as a store does that knows each session and no earlier turn of it."""
+        question, answer = ask.question, None
+        if isinstance(question, OpenSession):
+            answer = SessionOpened(
+                session_id=question.session_id,
+                settings={},
+                created=False,
+                history=[],
+                queued=[],
+                unknown=[],
+                ready=[],
+            )
+        return Answered(ticket=ask.ticket, answer=answer)
+
+    def _written(self, persist: Persist) -> Recorded:
         error = "disk full" if persist.ticket in self._failing else None
         keys = [_key(record) for record in persist.records if _key(record)[1]]
         if error is None:
@@ -175,23 +204,35 @@ def _key(record: Record) -> tuple[str, str]:
             return (type(record).__name__, record.admission_id)
         case AttemptIntended() | AttemptStarted() | AttemptEnded():
             return (type(record).__name__, record.attempt_id)
+        case CallDispatched() | CallCompleted() | CallClaimed() | CallDelivered():
+            return (type(record).__name__, record.delegation_id)
         case _:
             return ("", "")
 
 
 def _needs(record: Record) -> list[tuple[str, str]]:
+    """Return the records that must have been written before."""
     match record:
         case AdmissionStarted() | AdmissionEnded() | DelegateAccepted():
             return [("AdmissionQueued", record.admission_id)]
-        case AttemptIntended():
-            parent = ("DelegateAccepted", record.receipt_id) if record.receipt_id else None
-            return [parent or ("AdmissionStarted", record.admission_id)]
-        case ReceiptWritten():
+        case AttemptIntended() | ReceiptWritten() if record.receipt_id:
             return [("DelegateAccepted", record.receipt_id)]
+        case AttemptIntended() | CallDispatched():
+            return [("AdmissionStarted", record.admission_id)]
         case AttemptStarted() | AttemptEnded():
             return [("AttemptIntended", record.attempt_id)]
+        case CallCompleted() | CallClaimed() | CallDelivered():
+            return _needs_of_call(record)
         case _:
             return []
+
+
+def _needs_of_call(record: CallCompleted | CallClaimed | CallDelivered) -> list[tuple[str, str]]:
+    before = {CallCompleted: "CallDispatched", CallClaimed: "CallCompleted", CallDelivered: "CallClaimed"}
+    needs = [(before[type(record)], record.delegation_id)]
+    if not isinstance(record, CallCompleted):
+        needs.append(("AdmissionQueued", record.admission_id))
+    return needs
 
 
 class World:
@@ -292,7 +333,7 @@ class World:
             request_id=f"r_{number}",
             session_id=f"s_{plan.session}",
             text=goal,
-            finite=True,
+            finite=not plan.background,
             payload_json="{}",
             settings=settings,
         )
@@ -300,6 +341,9 @@ class World:
 
     def _commit(self) -> None:
         recorded = self.journal.answer()
+        if isinstance(recorded, Answered):
+            self.feed(recorded)
+            return
         for record in self._tickets.pop(recorded.ticket):
             if isinstance(record, ReceiptWritten):
                 self.recorded.add(record.receipt_id)
@@ -332,6 +376,8 @@ class World:
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:
+            case Ask():
+                self.journal.queue.append(effect)
             case Persist():
                 self.journal.queue.append(effect)
                 self._tickets[effect.ticket] = effect.records
@@ -358,7 +404,7 @@ class World:
         match record:
             case AdmissionQueued():
                 self.admissions.append(record.admission_id)
-                self.turn_of[record.admission_id] = int(record.request_id.removeprefix("r_"))
+                self.turn_of[record.admission_id] = self._turn_number(record)
             case DelegateAccepted():
                 assert record.receipt_id not in self.accepted, "a delegate is accepted once"
                 self.accepted[record.receipt_id] = record
@@ -373,6 +419,19 @@ class World:
                 assert record.attempt_id not in self.children, "the end of a process is known before it is recorded"
                 self.open.discard(record.attempt_id)
 
+    def _turn_number(self, record: AdmissionQueued) -> int:
+        """Return the number of a planned turn, or a new one for a turn that the session began by itself."""
+        if record.request_id.startswith("r_"):
+            return int(record.request_id.removeprefix("r_"))
+        number = len(self.plan.turns) + len(self.admissions)
+        self.nodes[str(number)] = Node()
+        return number
+
+    def background(self, admission_id: str) -> bool:
+        """Say whether the delegates of a turn outlive it."""
+        number = self.turn_of[admission_id]
+        return number >= len(self.plan.turns) or self.plan.turns[number].background
+
     def _check_processes(self, record: AttemptIntended) -> None:
         """Never more processes than allowed; one more only when all that exist wait for others."""
         stuck = record.receipt_id and all(one in self.children and self.children[one].waiting for one in self.open)
@@ -384,8 +443,11 @@ class World:
             case TurnDone():
                 assert message.admission_id not in self.done, "a turn ends once"
                 mine = {key for key, one in self.accepted.items() if one.admission_id == message.admission_id}
-                assert mine <= self.recorded, "a turn ends after every receipt of it"
-                assert {entry["receipt_id"] for entry in message.results} == mine, "a turn tells every result"
+                if self.background(message.admission_id):
+                    assert not message.results
+                else:
+                    assert mine <= self.recorded, "a turn ends after every receipt of it"
+                    assert {entry["receipt_id"] for entry in message.results} == mine, "a turn tells every result"
                 self.done[message.admission_id] = message
             case Refused(reason="storage_unavailable"):
                 self.refused.append(message)
@@ -458,6 +520,10 @@ class World:
             self._delegate(child)
             if child.node.fate == "dies_in_join":
                 self._die(child, KILLED)
+        elif child.task is not None and child.task.joins_detached and not child.late:
+            child.late = True
+            child.waiting = f"j_{child.attempt_id}_late"
+            self._say(child, Delegate(**_who(child), join_id=child.waiting, calls=[]))
         elif child.node.fate in {"completes", "does_not_exit", "dies_after_result", "is_not_launched_once"}:
             self._finish(child, Outcome(status="completed", text=f"done {child.attempt_id}"))
             if child.node.fate == "dies_after_result":
@@ -495,11 +561,19 @@ class World:
 
     def _check_joined(self, child: Child, owner: str, message: Joined) -> None:
         """Every delegate of the join is recorded, and told in the order of calls and tasks."""
+        if child.late:
+            told = {("CallDelivered", answer.tool_call_id) for answer in message.answers}
+            assert told <= set(self.journal.committed) or self.journal.refused, "a result is told when it is kept"
+            return
         asked = child.node.rounds[child.round - 1]
         assert [answer.tool_call_id for answer in message.answers] == [f"call_{n}" for n in range(len(asked))]
         for number, (nodes, answer) in enumerate(zip(asked, message.answers, strict=True)):
             content = json.loads(answer.content)
             if "error" in content:
+                continue
+            if content.get("status") == "dispatched":
+                assert ("CallDispatched", content["delegation_id"]) in self.journal.committed
+                assert content["count"] == len(nodes)
                 continue
             assert [entry["task_index"] for entry in content["results"]] == list(range(len(nodes)))
             for index, entry in enumerate(content["results"]):
@@ -532,6 +606,8 @@ class World:
         assert set(self.receipts) == set(self.accepted), "every accepted delegate has a receipt"
         refused = {f"{one.request_id}" for one in self.refused}
         for admission_id in self.admissions:
+            if self.turn_of[admission_id] >= len(self.plan.turns):
+                continue  # nobody is told of it
             was_refused = f"r_{self.turn_of[admission_id]}" in refused
             assert (admission_id in self.done) != was_refused, "a turn ends, or was refused"
         if not self.journal.refused:
@@ -540,7 +616,22 @@ class World:
             }
             assert self.ended_attempts() == {key[1] for key in self.journal.committed if key[0] == "AttemptIntended"}
         accepted = [one for one in self.told if isinstance(one, Accepted)]
-        assert len(accepted) == len(self.admissions) - len(refused)
+        planned = [one for one in self.admissions if self.turn_of[one] < len(self.plan.turns)]
+        assert len(accepted) == len(planned) - len(refused)
+        self._check_deliveries()
+
+    def _check_deliveries(self) -> None:
+        """Every dispatched call was told, once, unless nobody was left to be told or the store refused something."""
+        kept = self.journal.committed
+        dispatched = {key[1] for key in kept if key[0] == "CallDispatched"}
+        lost = any(one.kind == "viewers_lost" for one in self.plan.disturbances)
+        if not self.journal.refused:
+            assert dispatched == {key[1] for key in kept if key[0] == "CallCompleted"}
+            if not lost:
+                assert dispatched == {key[1] for key in kept if key[0] == "CallDelivered"}
+            assert {key[1] for key in kept if key[0] == "CallClaimed"} == {
+                key[1] for key in kept if key[0] == "CallDelivered"
+            } or lost
 
     def ended_attempts(self) -> set[str]:
         """Return the attempts whose end is recorded."""
