@@ -1,5 +1,6 @@
 """The live transcript of one agent: JSON lines that a person can follow while it works."""
 
+import contextlib
 import os
 import sys
 import time
@@ -62,4 +63,5 @@ def _private(path: str, flags: int) -> int:
 
 
 def _complain(error: OSError) -> None:
-    sys.stderr.write(f"The transcript is not written any further: {error}\n")
+    with contextlib.suppress(OSError):  # standard error is a file on the same disk
+        sys.stderr.write(f"The transcript is not written any further: {error}\n")

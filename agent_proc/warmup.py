@@ -1,12 +1,12 @@
 """What the zygote does before it freezes: load everything that an agent needs, late imports included."""
 
-import ctypes  # noqa: F401 - an agent of Linux calls prctl through it
 import io
 import socket
 from collections.abc import Iterator
 from typing import Any
 
 from fanjoin.agent_proc.http import Http
+from fanjoin.agent_proc.link import connect
 from fanjoin.agent_proc.provider.chat_completions import ChatCompletions
 from fanjoin.ipc.bootstrap import AGENT_LIMIT, AgentBootstrap, pack_frame, read_frame
 from fanjoin.ipc.codec import agent_side
@@ -26,8 +26,11 @@ def rehearse() -> Iterator[None]:
         OSError, ProviderError: there is no loopback network.
     """
     _read_messages()
-    for _ in range(_CALLS):
+    _ask_model()
+    yield
+    for _ in range(_CALLS - 1):
         _ask_model()
+        _open_link()
         yield
 
 
@@ -40,6 +43,14 @@ def _read_messages() -> None:
     read_frame(io.BytesIO(pack_frame(bootstrap)), AgentBootstrap, AGENT_LIMIT)
     codec = agent_side()
     codec.decode(codec.encode(Welcome(task=AgentTask(owner_id="", session_id="", text=""))))
+
+
+def _open_link() -> None:
+    """Open a link's socket and close it; its threads end with it."""
+    context, dealer = connect(Endpoints(back="inproc://nobody"), "rehearsal")
+    dealer.poll(0)
+    dealer.close(linger=0)
+    context.term()
 
 
 def _ask_model() -> None:

@@ -44,7 +44,8 @@ def _early_core(arguments: list[str]) -> "CoreProcess":
     except FanjoinError as error:
         message, code = str(error), error.exit_code
     except OSError as error:
-        message, code = f"The supervisor could not be started: {error}. Nothing was run.", 1
+        advice = "If this names the home folder, make it writable for you or name another with FANJOIN_HOME."
+        message, code = f"The supervisor could not be started: {error}. Nothing was run.\n{advice}", 1
     from fanjoin.cli.output import end_early
 
     end_early(arguments, message, code)

@@ -1,5 +1,6 @@
 """What a run shows: the answer alone on standard output, or JSON; everything else on standard error."""
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import msgspec
@@ -38,19 +39,14 @@ def _error(done: TurnDone) -> JsonObject | None:
     return None
 
 
-def failure_object(reason: str, message: str, exit_code: int, session_id: str = "") -> JsonObject:
-    """Return the object of a run that has no turn to tell of."""
-    done = TurnDone(session_id=session_id, admission_id="", status="failed", reason=reason, message=message)
-    return result_object(done, exit_code)
-
-
 def end_early(arguments: list[str], message: str, exit_code: int) -> None:
     """Say why a run ended before its flags were understood; a machine format among them gets its object."""
     streams.complain(message)
     form = _asked_format(arguments)
     if form in _MACHINE_FORMATS:
         reason = "usage" if exit_code == USAGE else "failed"
-        JsonOutput(stream=form == "stream-json").failed(failure_object(reason, message, exit_code))
+        done = TurnDone(session_id="", admission_id="", status="failed", reason=reason, message=message)
+        JsonOutput(stream=form == "stream-json").failed(result_object(done, exit_code))
 
 
 def _asked_format(arguments: list[str]) -> str:
@@ -79,10 +75,10 @@ def _tell_verdict(result: JsonObject) -> None:
 class TextOutput:
     """The answer on standard output; progress on standard error unless quiet."""
 
-    broken = False  # nothing is written before the end
-
-    def __init__(self, *, quiet: bool) -> None:
+    def __init__(self, *, quiet: bool, given_up: Callable[[], bool]) -> None:
+        self.broken = False
         self._quiet = quiet
+        self._given_up = given_up
         self._goals: dict[str, str] = {}
 
     def told(self, message: Told) -> None:
@@ -111,7 +107,7 @@ class TextOutput:
         _tell_verdict(result)
         error = result["error"]
         if result["answer"] and (error is None or error["reason"] == "storage_unavailable"):
-            streams.write_line(result["answer"])
+            self.broken = not streams.write_line(result["answer"], self._given_up)
 
     def failed(self, result: JsonObject) -> None:
         """Show nothing more: the message has gone to standard error."""
@@ -120,8 +116,9 @@ class TextOutput:
 class JsonOutput:
     """One object at the end; with ``stream`` each event before it, one JSON object per line."""
 
-    def __init__(self, *, stream: bool) -> None:
+    def __init__(self, *, stream: bool, given_up: Callable[[], bool] = lambda: False) -> None:
         self._stream = stream
+        self._given_up = given_up
         self.broken = False
 
     def told(self, message: Told) -> None:
@@ -142,7 +139,7 @@ class JsonOutput:
 
     def _write(self, value: JsonObject) -> None:
         if not self.broken:
-            self.broken = not streams.write_line(msgspec.json.encode(value).decode())
+            self.broken = not streams.write_line(msgspec.json.encode(value).decode(), self._given_up)
 
 
 def _event_object(message: Told) -> JsonObject:

@@ -2,9 +2,16 @@
 
 import contextlib
 import errno
+import io
 import os
 import sys
+from collections.abc import Callable
 from typing import TextIO
+
+BLOCKED_SECONDS = 0.5
+"""How long a reader may read nothing until we ask whether to wait any longer."""
+_PIECE = 4096
+"""Bytes that a pipe takes without blocking, once it takes any."""
 
 
 def repair() -> None:
@@ -19,8 +26,12 @@ def repair() -> None:
                 os.close(null)
 
 
-def write_line(text: str) -> bool:
+def write_line(text: str, given_up: Callable[[], bool] = lambda: False) -> bool:
     """Write a text and one newline to standard output; what its encoding cannot hold is replaced.
+
+    Args:
+        text: what to write.
+        given_up: asked while a reader does not read: whether to wait for it no longer.
 
     Returns:
         False when nobody reads it any more. One that was closed from the start is nobody's concern.
@@ -35,13 +46,30 @@ def write_line(text: str) -> bool:
     data = (text + "\n").encode(encoding, "replace")
     try:
         stream.flush()
-        stream.buffer.write(data)
-        stream.buffer.flush()
+        _write(stream, data, given_up)
     except OSError as error:
         _silence(stream)
         _require_a_reader_that_left(error)
         return False
     return True
+
+
+def _write(stream: TextIO, data: bytes, given_up: Callable[[], bool]) -> None:
+    """Write everything. A signal must not wait for a reader that is stuck, and a caller may have set O_NONBLOCK."""
+    from fanjoin.ipc.platform import can_write
+
+    try:
+        descriptor = stream.fileno()
+    except io.UnsupportedOperation:  # a program put an object of its own in the stream's place
+        stream.buffer.write(data)
+        return
+    rest = memoryview(data)
+    while rest:
+        if can_write(descriptor, BLOCKED_SECONDS):
+            with contextlib.suppress(BlockingIOError):
+                rest = rest[os.write(descriptor, rest[:_PIECE]) :]
+        elif given_up():
+            raise BrokenPipeError(errno.EPIPE, "nobody reads it")
 
 
 def _require_a_reader_that_left(error: OSError) -> None:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from fanjoin.cli import streams
 from fanjoin.cli.app import Start
 from fanjoin.cli.exit_codes import exit_code
-from fanjoin.cli.output import JsonOutput, TextOutput, failure_object, result_object
+from fanjoin.cli.output import JsonOutput, TextOutput, result_object
 from fanjoin.cli.signals import InterruptedRunError
 from fanjoin.client.core_process import CoreProcess
 from fanjoin.client.run import Run
@@ -19,7 +19,7 @@ from fanjoin.ipc.config import Flags, Resolved, load_config, resolve, with_local
 from fanjoin.ipc.environment import DEPTH
 from fanjoin.ipc.errors import FanjoinError, OwnerLostError, UserError
 from fanjoin.ipc.ids import REQUEST, new_id
-from fanjoin.ipc.messages import CancelTurn, Submit
+from fanjoin.ipc.messages import CancelTurn, Submit, TurnDone
 from fanjoin.ipc.settings import TurnSettings
 from fanjoin.ipc.text import clean, clean_tree
 
@@ -85,24 +85,37 @@ class _TurnRun:
         self._options = options
         self._output: TextOutput | JsonOutput
         if options.output_format == "text":
-            self._output = TextOutput(quiet=options.quiet)
+            self._output = TextOutput(quiet=options.quiet, given_up=self._given_up)
         else:
-            self._output = JsonOutput(stream=options.output_format == "stream-json")
+            self._output = JsonOutput(stream=options.output_format == "stream-json", given_up=self._given_up)
         self._told_of_broken_output = False
+        self._run: Run | None = None
 
     def run(self, read_query: Callable[[], str]) -> int:
         """Run it; whatever goes wrong is one message, one JSON object where one was asked for, one exit code."""
         try:
             with self._interrupts.raising():
                 text = read_query()
-            return self._run(text)
+            return self._carry_out(text)
         except FanjoinError as error:
             code = self._interrupts.exit_code() if self._interrupts.first is not None else error.exit_code
             streams.complain(str(error))
-            self._output.failed(failure_object(_reason(error), str(error), code))
+            self._output.failed(result_object(self._failure(error), code))
             return code
 
-    def _run(self, text: str) -> int:
+    def _failure(self, error: FanjoinError) -> TurnDone:
+        """Return the end of a turn that could not tell its own; only a lost one may be worth another try."""
+        status, reason = _end_of(error)
+        return TurnDone(
+            session_id=self._run.session_id if self._run else "",
+            admission_id=self._run.admission_id if self._run else "",
+            status=status,
+            reason=reason,
+            message=str(error),
+            retryable=status == "lost",
+        )
+
+    def _carry_out(self, text: str) -> int:
         core = self._core
         if core is None:
             raise UserError("A run needs its own process: use the fanjoin command, or python -m fanjoin.cli.")
@@ -113,7 +126,8 @@ class _TurnRun:
             streams.complain(f"warning: {warning}")
         _refuse_below_an_agent(resolved.turn)
         with ExitStack() as stack:
-            settings = _with_local_model(resolved, stack)
+            with self._interrupts.raising():
+                settings = _with_local_model(resolved, stack)
             return self._follow(core, self._submission(text, settings), resolved)
 
     def _submission(self, text: str, settings: TurnSettings) -> Submit:
@@ -128,7 +142,7 @@ class _TurnRun:
         )
 
     def _follow(self, core: CoreProcess, submit: Submit, resolved: Resolved) -> int:
-        run = Run(core, submit, resolved.supervisor, self._output.told, self._interrupted)
+        self._run = run = Run(core, submit, resolved.supervisor, self._output.told, self._interrupted)
         try:
             done = run.follow()
             code = exit_code(done, fail_on_child_error=self._options.fail_on_child_error)
@@ -139,7 +153,11 @@ class _TurnRun:
             self._output.done(result_object(done, code))
         finally:
             run.close()
-        return code
+        return self._interrupts.exit_code() if self._output.broken and self._given_up() else code
+
+    def _given_up(self) -> bool:
+        """Say whether a signal asked for the end, so that a reader that is stuck is not waited for."""
+        return self._interrupts.first is not None
 
     def _interrupted(self) -> CancelTurn | None:
         """Return a cancel for each signal, and one when nobody reads the events any more."""
@@ -152,12 +170,13 @@ class _TurnRun:
         return None
 
 
-def _reason(error: FanjoinError) -> str:
+def _end_of(error: FanjoinError) -> tuple[str, str]:
+    """Return the status and the reason of a turn that ended by an error of ours."""
     if isinstance(error, OwnerLostError):
-        return "owner_lost"
+        return "lost", "owner_lost"
     if isinstance(error, InterruptedRunError):
-        return "cancelled"
-    return "usage" if isinstance(error, UserError) else "failed"
+        return "cancelled", "cancelled"
+    return "failed", "usage" if isinstance(error, UserError) else "failed"
 
 
 def _refuse_below_an_agent(settings: TurnSettings) -> None:

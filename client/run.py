@@ -44,6 +44,7 @@ class Run:
         self._interrupted = interrupted
         self._silent_beats = 0
         self.session_id = ""
+        self.admission_id = ""
 
     def follow(self) -> TurnDone:
         """Run the turn and return its end; the supervisor is on its way out when this returns.
@@ -95,7 +96,7 @@ class Run:
             case Refused(reason=reason, message=text):
                 raise RunError(f"The turn was refused ({reason}): {text}")
             case Accepted():
-                self.session_id = message.session_id
+                self.session_id, self.admission_id = message.session_id, message.admission_id
                 self._told(message)
             case Event():
                 self._told(message)
@@ -105,7 +106,10 @@ class Run:
             viewer.send(cancel)
 
     def _expect_life(self, viewer: Viewer) -> None:
-        """Ask for a sign of life after each silent beat. Beats of ours are counted, not seconds: we may have been stopped too."""
+        """Ask for a sign of life after each silent beat.
+
+        Beats of ours are counted, not seconds: we may have been stopped too.
+        """
         self._silent_beats += 1
         if self._silent_beats * BEAT_SECONDS > self._settings.silence_seconds:
             self._core.kill()

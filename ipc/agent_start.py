@@ -7,7 +7,6 @@ statically. The function gets the bootstrap and the descriptor of the lifeline.
 import importlib
 import importlib.util
 import os
-import random
 import sys
 from collections.abc import Callable
 from typing import NoReturn
@@ -33,7 +32,8 @@ def load_entry(name: str) -> Entry:
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
     else:
-        module = importlib.import_module(module_name)
+        # In a forked process it is there, and running the import system costs 0.1 ms.
+        module = sys.modules.get(module_name) or importlib.import_module(module_name)
     entry: Entry = getattr(module, function)
     return entry
 
@@ -47,7 +47,6 @@ def begin(bootstrap: AgentBootstrap, lifeline: int) -> None:
         platform.limit_memory(bootstrap.memory_limit_mb)
     os.environ[ATTEMPT_TAG] = bootstrap.attempt_id
     os.environ[DEPTH] = str(bootstrap.depth)
-    random.seed()
     load_entry(bootstrap.entry)(bootstrap, lifeline)
 
 

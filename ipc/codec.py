@@ -51,10 +51,10 @@ class Codec(Generic[Message]):
 
     Args:
         incoming: the union of messages that may arrive here.
-        spool: the folder for large messages, or None where none are expected.
+        spool: the folder for large messages; empty or None where none are expected.
     """
 
-    def __init__(self, incoming: object, spool: Path | None = None) -> None:
+    def __init__(self, incoming: object, spool: Path | str | None = None) -> None:
         self._decoder: msgspec.msgpack.Decoder[Message | Spooled] = _decoder(incoming)
         self._spool = spool
 
@@ -64,7 +64,10 @@ class Codec(Generic[Message]):
         Raises:
             BadFrameError: the message is larger than the spool allows, or there is no spool.
         """
-        frame = _ENCODER.encode(message)
+        # Encoder.encode() of msgspec 0.23 crashes where it finds no memory; into a buffer it raises MemoryError.
+        buffer = bytearray()
+        _ENCODER.encode_into(message, buffer)
+        frame = bytes(buffer)
         return frame if len(frame) <= INLINE_LIMIT else self._to_spool(frame)
 
     def decode(self, frame: bytes | memoryview) -> Message:
@@ -89,18 +92,18 @@ class Codec(Generic[Message]):
             raise BadFrameError(f"not a message: {error}") from error
 
     def _to_spool(self, frame: bytes) -> bytes:
-        if self._spool is None or len(frame) > SPOOL_LIMIT:
+        if not self._spool or len(frame) > SPOOL_LIMIT:
             raise BadFrameError(f"a message of {len(frame)} bytes is too large to send")
         name = new_secret()
-        path = self._spool / name
+        path = Path(self._spool, name)
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(frame)
         return _ENCODER.encode(Spooled(name=name, size=len(frame), sha256=_digest(frame)))
 
     def _from_spool(self, spooled: Spooled) -> bytes:
-        if self._spool is None or not spooled.name.isalnum() or not 0 <= spooled.size <= SPOOL_LIMIT:
+        if not self._spool or not spooled.name.isalnum() or not 0 <= spooled.size <= SPOOL_LIMIT:
             raise BadFrameError("a spooled message with a bad name or size")
-        path = self._spool / spooled.name
+        path = Path(self._spool, spooled.name)
         try:
             with path.open("rb") as file:
                 frame = file.read(spooled.size + 1)
@@ -112,7 +115,7 @@ class Codec(Generic[Message]):
         return frame
 
 
-def agent_side(spool: Path | None = None) -> Codec[ToAgent]:
+def agent_side(spool: Path | str | None = None) -> Codec[ToAgent]:
     """Return the codec of an agent process."""
     return Codec(ToAgent, spool)
 

@@ -93,7 +93,10 @@ class BackDoor:
 
     def send(self, attempt_id: str, message: ToAgent) -> None:
         """Send without waiting. A process that is gone, or reads nothing, gets nothing; its exit or timers tell."""
-        self.send_to(attempt_id.encode(), message)
+        try:
+            self.send_to(attempt_id.encode(), message)
+        except (OSError, BadFrameError) as error:  # it is large, and the spool has no room
+            self._misbehaved(attempt_id, f"A message to it could not be sent: {error}")
 
     def send_to(self, routing_id: bytes, message: ToAgent) -> None:
         """Send to a routing id without waiting."""

@@ -5,13 +5,17 @@ from collections.abc import Callable
 
 import zmq
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from fanjoin.ipc.codec import Codec
 from fanjoin.ipc.errors import BadFrameError
-from fanjoin.ipc.messages import Attach, Event, FromViewer, ToViewer
+from fanjoin.ipc.messages import Attach, Event, FromViewer, ToViewer, TurnDone
+from fanjoin.ipc.text import head_and_tail
 
 MAX_WAITING = 10_000
 """Messages kept for a viewer that does not read; beyond it events are dropped, answers never."""
+MAX_ANSWER_CHARS = 200_000
+"""How much of an answer is told when there is no room for the whole."""
 _BATCH = 500
 
 
@@ -63,8 +67,21 @@ class FrontDoor:
         viewer = self._viewers.setdefault(name, _Viewer())
         if isinstance(message, Event) and len(viewer.waiting) >= MAX_WAITING:
             return
-        viewer.waiting.append(self._codec.encode(message))
+        viewer.waiting.append(self._encode(message))
         self._flush(viewer)
+
+    def _encode(self, message: ToViewer) -> bytes:
+        """Return a frame; without room in the spool that of what fits, since a viewer must learn of a turn's end."""
+        try:
+            return self._codec.encode(message)
+        except (OSError, BadFrameError) as error:
+            if isinstance(message, TurnDone):
+                answer = head_and_tail(message.answer, MAX_ANSWER_CHARS)
+                told = replace(message, answer=answer, results=[], recorded=False, storage_error=str(error))
+                return self._codec.encode(told)
+            if isinstance(message, Event):
+                return self._codec.encode(replace(message, data={}))
+            raise
 
     def forget(self, name: str) -> None:
         """Keep nothing more for a viewer that is gone for good."""

@@ -28,17 +28,17 @@ class Sockets:
     """Both ROUTERs of a supervisor, and the endpoints that lead to them."""
 
     def __init__(self, instance: Path, transport: str, loop: Loop) -> None:
+        self._folder = socket_folder(instance)
+        tcp = transport_for(transport) == "tcp"
+        if not tcp:
+            _make_private(self._folder)
         self._context = zmq.Context(io_threads=1)
         self._context.set(zmq.MAX_SOCKETS, 65_535)
-        self._folder = socket_folder(instance)
         self._zap: zmq.Socket[bytes] | None = None
         self._client_key = b""
         self.back = self._router()
         self.front = self._router()
-        if transport_for(transport) == "tcp":
-            self.endpoints = self._bind_tcp(instance, loop)
-        else:
-            self.endpoints = self._bind_ipc()
+        self.endpoints = self._bind_tcp(instance, loop) if tcp else self._bind_ipc()
 
     def _router(self) -> "zmq.Socket[bytes]":
         router = self._context.socket(zmq.ROUTER)
@@ -49,7 +49,6 @@ class Sockets:
         return router
 
     def _bind_ipc(self) -> Endpoints:
-        _make_private(self._folder)
         endpoints = ipc_endpoints(self._folder)
         self._make_spool(Path(endpoints.spool))
         self.back.bind(endpoints.back)

@@ -2,20 +2,26 @@
 
 import contextlib
 import fcntl
+import functools
 import os
 import resource
 import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fanjoin.ipc.environment import RUN_TAG
+
+if TYPE_CHECKING:
+    import ctypes
 
 __all__ = [
     "POLLS_PIPES",
     "arm_backstop",
     "become_subreaper",
     "boot_id",
+    "can_write",
     "contain_own_tree",
     "detached_flags",
     "end_process",
@@ -35,6 +41,7 @@ __all__ = [
 if sys.platform == "linux":
     from fanjoin.ipc.platform.posix import (
         POLLS_PIPES,
+        can_write,
         contain_own_tree,
         detached_flags,
         end_process,
@@ -50,9 +57,14 @@ if sys.platform == "linux":
 
     def become_subreaper() -> None:
         """Adopt whatever descendants lose their parent, so that none of them escapes to init."""
+        libc().prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+    @functools.cache
+    def libc() -> "ctypes.CDLL":
+        """Return this process's one handle of the C library, which forked processes inherit."""
         import ctypes  # late: a command that starts a supervisor has no use for it
 
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        return ctypes.CDLL(None)
 
     def arm_backstop(descriptor: int) -> None:
         """Let the kernel SIGKILL this process when the last writer of the pipe is gone, even when it is stuck in C."""

@@ -14,6 +14,7 @@ __all__ = [
     "arm_backstop",
     "become_subreaper",
     "boot_id",
+    "can_write",
     "contain_own_tree",
     "detached_flags",
     "end_process",
@@ -33,6 +34,7 @@ __all__ = [
 if sys.platform == "darwin":
     from fanjoin.ipc.platform.posix import (
         POLLS_PIPES,
+        can_write,
         contain_own_tree,
         detached_flags,
         end_process,

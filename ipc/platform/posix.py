@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import os
 import resource
+import select
 import signal
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ if sys.platform != "win32":
     POLLS_PIPES = True
     """Whether ZeroMQ can wait for a pipe; where it cannot, a thread has to read it."""
 
-    _RESET = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE)
+    _RESET = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
 
     def try_lock(path: Path) -> LockFile | None:
         """Take the lock of a file, made when missing; None when another process holds it."""
@@ -26,6 +27,10 @@ if sys.platform != "win32":
             file.close()
             return None
         return LockFile(file)
+
+    def can_write(descriptor: int, seconds: float) -> bool:
+        """Wait at most so long until a write of up to 4096 bytes would not block; says whether it would not."""
+        return bool(select.select([], [descriptor], [], seconds)[1])
 
     def detached_flags() -> dict[str, Any]:
         """Return the arguments of ``Popen`` that put a process outside the reach of the terminal's signals."""
@@ -48,10 +53,12 @@ if sys.platform != "win32":
     def reset_signals() -> None:
         """Give signals their default meaning: a caller may have handed them down ignored or blocked.
 
-        An ignored SIGCHLD makes every exit code read 0.
+        An ignored SIGCHLD makes every exit code read 0. SIGPIPE alone is ignored: a pipe to a process that just died
+        has to raise an error here, not to end this process without a word.
         """
         for number in _RESET:
             signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_SETMASK, set())
 
     def raise_descriptor_limit() -> int:

@@ -18,6 +18,7 @@ __all__ = [
     "arm_backstop",
     "become_subreaper",
     "boot_id",
+    "can_write",
     "contain_own_tree",
     "detached_flags",
     "end_process",
@@ -116,6 +117,11 @@ if sys.platform == "win32":
             file.close()
             return None
         return LockFile(file)
+
+    def can_write(descriptor: int, seconds: float) -> bool:
+        """Say yes: there is no way to ask a pipe or a console, so a write may block."""
+        del descriptor, seconds
+        return True
 
     def detached_flags() -> dict[str, Any]:
         """Return the arguments of ``Popen`` for a process without a window, outside the console's Ctrl-C."""

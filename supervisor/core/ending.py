@@ -67,7 +67,7 @@ def _note_commit(state: State, work: Work, error: str | None) -> None:
 
 
 def acknowledge(state: State, work: Work) -> None:
-    """Tell a process that its result is committed; from the first time on it has a few seconds to exit."""
+    """Tell a process that its result is committed, if it is; from the first time on it has a few seconds to exit."""
     attempt = work.attempt
     if work.durable and attempt is not None and attempt.phase == "saved":
         state.send(attempt, ResultAck())

@@ -161,7 +161,7 @@ def turn_done(turn: Turn, outcome: Outcome) -> TurnDone:
         admission_id=turn.admission_id,
         status=outcome.status,
         reason=outcome.reason,
-        message=outcome.message,
+        message="\n".join(filter(None, (outcome.message, turn.unrecorded))),
         answer=(outcome.text if outcome.status == "completed" else outcome.partial_text) or "",
         retryable=outcome.reason in RETRYABLE,
         usage=turn.usage,

@@ -35,10 +35,10 @@ def _next(state: State) -> Turn | None:
 
 
 def _has_work(turn: Turn) -> bool:
-    """Say whether a delegate could start; who resumes goes first."""
+    """Say whether a delegate could start; who resumes has taken a slot before."""
     while turn.waiting and turn.waiting[0].outcome is not None:
         turn.waiting.popleft()
-    return bool(turn.waiting) and not turn.resuming and _slot_free(turn)
+    return bool(turn.waiting) and _slot_free(turn)
 
 
 def _waits(attempt: Attempt) -> bool:

@@ -72,6 +72,7 @@ class SpawnLauncher:
                 with contextlib.suppress(OSError):
                     os.replace(self._spare_log(spare.process.pid), order.log)
                 return spare
+            _close_lifeline(spare)
         return self._start(order.log)
 
     def _fill(self) -> None:
@@ -117,9 +118,8 @@ class SpawnLauncher:
     def release(self, attempt_id: str) -> None:
         """Close what is held of a process."""
         child = self._children.pop(attempt_id, None)
-        if child is not None and child.process.stdin is not None:
-            with contextlib.suppress(OSError):
-                child.process.stdin.close()
+        if child is not None:
+            _close_lifeline(child)
 
     def pids(self) -> set[int]:
         """Return every interpreter that was started here and may live."""
@@ -129,8 +129,7 @@ class SpawnLauncher:
     def close(self) -> None:
         """End the spares: each exits when its standard input ends."""
         for spare in self._spares:
-            if spare.process.stdin is not None:
-                spare.process.stdin.close()
+            _close_lifeline(spare)
         for spare in self._spares:
             try:
                 spare.process.wait(timeout=2)
@@ -138,3 +137,9 @@ class SpawnLauncher:
                 spare.process.kill()
                 spare.process.wait()
         self._spares.clear()
+
+
+def _close_lifeline(child: _Child) -> None:
+    if child.process.stdin is not None:
+        with contextlib.suppress(OSError):  # what it had not read is lost with it
+            child.process.stdin.close()

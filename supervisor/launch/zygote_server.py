@@ -24,6 +24,7 @@ from fanjoin.ipc import platform
 from fanjoin.ipc.agent_start import begin
 from fanjoin.ipc.bootstrap import AGENT_LIMIT, AgentBootstrap, read_frame
 from fanjoin.ipc.environment import RUN_TAG
+from fanjoin.ipc.platform import linux
 from fanjoin.supervisor.launch import wire
 
 if sys.platform != "linux":
@@ -55,6 +56,7 @@ def serve(control: socket.socket, backstop: tuple[int, int], agents: str) -> NoR
     platform.reset_signals()
     _keep_only(control.fileno(), *backstop)
     gc.disable()
+    linux.libc()
     Zygote(control, backstop, cast(Agents, importlib.import_module(agents))).run()
     os._exit(0)
 
@@ -166,7 +168,7 @@ class Zygote:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # the others have their default meaning here, too
             for shared in (self._control, self._wake, self._wake_write):
-                shared.close()
+                os.close(shared.detach())
             os.close(self._backstop[1])
             os.dup2(log, 1)
             os.dup2(log, 2)

@@ -19,6 +19,8 @@ import gc, os, sys
 gc.disable()
 from fanjoin.agent_proc import link, main
 from fanjoin.ipc import agent_start
+from fanjoin.ipc.platform.linux import libc
+libc()
 steps = main.preload()
 next(steps)
 gc.freeze()

@@ -3,12 +3,13 @@
 from typing import Any
 
 import pytest
-from core_simulator import Disturbance, Node, Plan, TurnPlan, World
+from core_plan import Disturbance, Node, Plan, TurnPlan
+from core_simulator import World
 
 from fanjoin.ipc.messages import Cancel, Joined, TurnDone
 from fanjoin.ipc.settings import DelegationLimits
 from fanjoin.supervisor.core.effects import Launch, Send, Stop
-from fanjoin.supervisor.core.events import ViewersLost
+from fanjoin.supervisor.core.events import DelegateCancelled, TurnCancelled, ViewersLost
 
 LEAF = Node()
 
@@ -179,6 +180,77 @@ def test_a_turn_that_is_cancelled_while_it_waits_never_begins() -> None:
     world = ran(*turns, disturbances=(Disturbance(after=8, kind="cancel"),))
     assert len(launches(world)) == 1
     assert [one.status for one in world.done.values()] == ["cancelled", "cancelled"]
+
+
+def test_a_turn_that_is_cancelled_before_it_began_does_not_take_a_free_process() -> None:
+    """Room for one process: it gets free while the end of the cancelled turn is still to be recorded."""
+    world = World(Plan(turns=(turn(LEAF), turn(LEAF, session=1)), max_processes=1))
+    while not any(child.happened and child.death_seen for child in world.children.values()):
+        world.step()
+    world.feed(TurnCancelled(viewer="w", admission_id=world.admissions[1]))
+    (first,) = world.children.values()
+    world._happens(first)
+    world.run()
+    assert len(launches(world)) == 1
+
+
+def test_a_process_that_asks_again_and_does_not_exit_is_ended() -> None:
+    """Five seconds after the first acknowledgement, however often its result comes again."""
+    world = World(Plan(turns=(turn(Node("does_not_exit")),)))
+    while not world.done:
+        world.step()
+    began = world.now
+    while not world.core.idle:
+        world.tick(0.5)
+        while any(child.said or child.happened for child in world.children.values()):
+            world.step()
+    assert world.now - began == 5
+
+
+def test_a_cancelled_turn_does_not_let_another_overtake() -> None:
+    """Of three turns of a session the third is cancelled while the first runs: the second still waits for the first."""
+    world = World(Plan(turns=(turn(Node("hangs")), turn(LEAF), turn(LEAF))))
+    while not any(child.task for child in world.children.values()):
+        world.step()
+    first, second, third = world.admissions
+    world.feed(TurnCancelled(viewer="w", admission_id=third))
+    world.run()
+    assert list(world.done) == [third, first, second]
+    assert [one.status for one in world.done.values()] == ["cancelled", "timeout", "completed"]
+
+
+def test_a_turn_that_was_refused_is_told_once() -> None:
+    """Cancelled before it is known that its admission cannot be recorded: refused, and no second end."""
+    plan = Plan(turns=(turn(LEAF), turn(LEAF, session=1)), max_processes=1, failing_tickets=frozenset({2}))
+    world = World(plan)
+    world._submit()
+    world._submit()
+    world.answer_questions()
+    world.feed(TurnCancelled(viewer="w", admission_id=world.admissions[1]))
+    world.run()
+    assert len(world.refused) == len(world.done) == 1
+
+
+def test_a_cancel_before_the_intent_is_recorded_launches_nothing() -> None:
+    """The process was only meant to be: it is not started any more."""
+    world = World(Plan(turns=(turn(LEAF),)))
+    world._submit()
+    world.answer_questions()
+    world.feed(TurnCancelled(viewer="w", admission_id=world.admissions[0]))
+    world.run()
+    assert launches(world) == []
+    assert done(world).status == "cancelled"
+
+
+def test_a_delegate_that_was_cancelled_in_the_queue_does_not_fail_with_it() -> None:
+    """Its receipt is written, and the failing launcher does not write another."""
+    world = World(Plan(turns=(turn(fan(*[Node("is_not_launched")] * 6), max_concurrent_children=1),)))
+    while not world.accepted:
+        world.step()
+    last = list(world.accepted)[-1]
+    world.feed(DelegateCancelled(viewer="v", request_id="r", target_id=last))
+    world.run()
+    assert [one[0] for one in results(world)] == ["failed"] * 5 + ["cancelled"]
 
 
 def test_a_pause_of_everything_is_no_stall() -> None:

@@ -1,6 +1,7 @@
 """The core under random plans and random orders of events; the rules themselves stand in ``core_simulator``."""
 
-from core_simulator import FATES, Disturbance, Node, Plan, TurnPlan, World
+from core_plan import FATES, Disturbance, Node, Plan, TurnPlan
+from core_simulator import World
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -53,7 +54,7 @@ rough = st.builds(
     failing_tickets=st.frozensets(st.integers(1, 40), max_size=3),
     disturbances=st.lists(disturbances, max_size=3).map(tuple),
 )
-quick = settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @quick

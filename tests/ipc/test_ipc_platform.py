@@ -121,6 +121,22 @@ sys.exit(subprocess.call([sys.executable, "-S", "-c", "raise SystemExit(7)"]))
 
 
 @posix
+def test_a_pipe_that_nobody_reads_is_an_error_and_no_end() -> None:
+    """A supervisor that writes to a process which just died must hear of it, not die without a word."""
+    code = """
+import os
+platform.reset_signals()
+reader, writer = os.pipe()
+os.close(reader)
+try:
+    os.write(writer, b"x")
+except BrokenPipeError:
+    sys.exit(7)
+"""
+    assert run(code).returncode == 7
+
+
+@posix
 def test_signals_have_names() -> None:
     """Known ones their own, others a number."""
     assert platform.signal_name(9) == "SIGKILL"

@@ -119,9 +119,11 @@ def _check_processes(home: Home, command: int, *more: str) -> None:
     processes = home.processes()
     assert len(processes) >= 4
     for process in processes:
-        shown = " ".join(process.cmdline())
-        if process.pid != command:
-            shown += _environment(process)
+        try:
+            shown = " ".join(process.cmdline())
+            shown += _environment(process) if process.pid != command else ""
+        except (psutil.NoSuchProcess, FileNotFoundError):
+            continue  # a delegate that has ended meanwhile
         assert not [secret for secret in (*KEYS.values(), *more) if secret in shown], process
 
 

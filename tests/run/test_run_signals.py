@@ -135,7 +135,8 @@ def test_a_signal_in_the_launch_window_is_not_lost(home: Home) -> None:
         time.sleep(0.03 + delay)  # the moment is the point; no event marks it
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=GONE_SECONDS)
-        assert process.returncode == 130 or (delay == 0 and process.returncode == -signal.SIGINT)
+        early = (-signal.SIGINT, 1)  # the interpreter's own codes, before any line of ours runs
+        assert process.returncode == 130 or (delay == 0 and process.returncode in early)
         home.check_no_process()
 
 

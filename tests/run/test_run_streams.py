@@ -126,3 +126,33 @@ def test_the_query_comes_from_a_file_or_standard_input(home: Home, tmp_path: Pat
     assert len(set(answers)) == 1
     texts = home.rows("SELECT payload_json ->> 'text' FROM session_admissions")
     assert texts == [("one two three",)] * 3
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no signals between processes on Windows")
+def test_a_signal_does_not_wait_for_a_reader_that_is_stuck(home: Home) -> None:
+    """The pipe is full and its reader asleep: SIGTERM still ends the run in time, with 143 and its records."""
+    query = plan({"delegate": ["[[answer a]]"]}, {"do": "[[size 1000000]]"})
+    for flags in (["--format", "stream-json"], []):
+        process = home.start(query, *flags)
+        wait_until(lambda: home.path.joinpath("state.db").exists() and home.processes(), "start")
+        time.sleep(0.8)  # being blocked in write() makes no event
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(6) == 143
+        process.communicate(timeout=5)
+        home.check_nothing_left()
+    assert home.statuses() == [("completed", "")] * 2
+
+
+@posix_only
+def test_a_pipe_that_does_not_block_gets_everything(home: Home) -> None:
+    """The caller's end of standard output is O_NONBLOCK and is read slowly: the answer arrives whole."""
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    process = home.start("[[size 1000000]]", stdout=write_end)
+    os.close(write_end)
+    time.sleep(0.5)  # let the pipe fill
+    with open(read_end, "rb") as reader:
+        assert len(reader.read()) == 1_000_001
+    process.communicate(timeout=20)
+    assert process.returncode == 0
+    home.check_nothing_left()
