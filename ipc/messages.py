@@ -109,7 +109,6 @@ class AgentTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
     context: str = ""
     history: list[JsonObject] = field(default_factory=list)
     images: list[JsonObject] = field(default_factory=list)
-    joins_detached: bool = False
     output_schema: JsonObject | None = None
     toolsets: tuple[str, ...] = ()
     route_notes: dict[str, str] = field(default_factory=dict)
@@ -121,6 +120,7 @@ class AgentTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
     summary_path: str = ""
     limits: DelegationLimits = field(default_factory=DelegationLimits)
     model_limits: ModelLimits = field(default_factory=ModelLimits)
+    joins_detached: bool = False
 
 
 # --- agent -> supervisor -------------------------------------------------------------------------------------------

@@ -192,16 +192,25 @@ class Core:
 
     def _cancel_turns(self, event: TurnCancelled) -> None:
         intent = Intent(status="cancelled", reason=event.reason, message="The run was cancelled.")
+        if not event.admission_id:
+            self._cancel_submitting(intent, event.viewer)
         for turn in self._open_turns():
             named = event.admission_id == turn.admission_id
             if named or (not event.admission_id and turn.viewer == event.viewer):
                 turns.cancel_turn(self.state, turn, intent, now=event.now)
+
+    def _cancel_submitting(self, intent: Intent, viewer: str | None = None) -> None:
+        """Note that turns are not wanted that are only about to be admitted."""
+        for asker in self.state.submitting:
+            if viewer is None or asker.viewer == viewer:
+                self.state.submitting[asker] = intent
 
     def _viewers_lost(self) -> None:
         intent = Intent(
             status="cancelled", reason="viewer_lost", message="The program that waited for the answer is gone."
         )
         self.state.closing = True
+        self._cancel_submitting(intent)
         for turn in list(self.state.turns.values()):
             if self.state.draining and not turn.begun:
                 continue  # it stays queued for the next owner

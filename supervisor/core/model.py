@@ -204,6 +204,13 @@ class Turn(Work, kw_only=True, eq=False):
         return not self.submit.finite
 
 
+class Asker(Struct, frozen=True):
+    """Who wants something, and under which name the answer goes back."""
+
+    viewer: str
+    request_id: str
+
+
 class Session(Struct, kw_only=True, eq=False):
     """A session that this supervisor owns, as long as something of it is open or followed.
 

@@ -12,8 +12,8 @@ from fanjoin.ipc.session_messages import (
 from fanjoin.supervisor.core import detached, entries, turns
 from fanjoin.supervisor.core.effects import Snapshot
 from fanjoin.supervisor.core.ending import finish
-from fanjoin.supervisor.core.model import Session
-from fanjoin.supervisor.core.sessions import Asker, open_session, refuse
+from fanjoin.supervisor.core.model import Asker, Session
+from fanjoin.supervisor.core.sessions import open_session, refuse
 from fanjoin.supervisor.core.state import Committed, State
 from fanjoin.supervisor.questions import Answer, FindReceipts, OpenSession, StoredTurn, submission_of
 from fanjoin.supervisor.records import AdmissionEnded, SessionDeleted

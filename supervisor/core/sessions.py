@@ -7,14 +7,13 @@ they arrive: the one that comes first is admitted, the other is its replay or it
 from collections import deque
 from collections.abc import Callable
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from fanjoin.ipc import ids
 from fanjoin.ipc.messages import Accepted, Refused, Submit
 from fanjoin.supervisor.core import entries, turns
 from fanjoin.supervisor.core.history import repaired
-from fanjoin.supervisor.core.model import Call, Session, Turn
+from fanjoin.supervisor.core.model import Asker, Call, Session, Turn
 from fanjoin.supervisor.core.state import State
 from fanjoin.supervisor.questions import (
     Answer,
@@ -29,13 +28,6 @@ from fanjoin.supervisor.records import AdmissionEnded
 
 Opened = Callable[[Session, bool], None]
 """Called with the open session, and whether it was made just now."""
-
-
-class Asker(Struct, frozen=True):
-    """Who wants something, and under which name the answer goes back."""
-
-    viewer: str
-    request_id: str
 
 
 def open_session(state: State, asker: Asker, wanted: OpenSession, then: Opened) -> None:
@@ -61,6 +53,7 @@ def open_session(state: State, asker: Asker, wanted: OpenSession, then: Opened) 
 
 def refuse(state: State, asker: Asker, reason: str, message: str) -> None:
     """Tell a viewer that its request was not carried out."""
+    state.submitting.pop(asker, None)
     state.tell(asker.viewer, Refused(request_id=asker.request_id, reason=reason, message=message))
 
 
@@ -110,52 +103,52 @@ def _adopt(state: State, stored: StoredTurn) -> None:
 
 def submit(state: State, viewer: str, submission: Submit) -> None:
     """Take a submission: admit it, or answer what became of the same one before."""
-    create = submission.create
+    create, asker = submission.create, Asker(viewer, submission.request_id)
     if state.draining:
-        refuse(
-            state,
-            Asker(viewer, submission.request_id),
-            "draining",
-            "The supervisor ends and begins no turn.",
-        )
+        refuse(state, asker, "draining", "The supervisor ends and begins no turn.")
     elif not submission.session_id and (create is None or not create.request_id):
         session = Session(session_id=state.new_id(ids.SESSION))
         state.add_session(session)
-        _admit(state, viewer, submission, session)
+        _admit(state, asker, submission, session)
     else:
-
-        def opened(session: Session, _created: bool) -> None:
-            named = replace(submission, session_id=session.session_id)
-            question = FindTurn(
-                principal_id=named.principal_id, session_id=session.session_id, request_id=named.request_id
-            )
-            state.opening += 1
-            state.ask(question, lambda answer, error: _found(state, viewer, named, answer, error))
-
+        state.submitting[asker] = None
         wanted = OpenSession(session_id=submission.session_id, create=None if submission.session_id else create)
-        open_session(state, Asker(viewer, submission.request_id), wanted, opened)
+        open_session(state, asker, wanted, lambda session, _: _look_up(state, asker, submission, session))
 
 
-def _found(state: State, viewer: str, submission: Submit, answer: Answer, error: str | None) -> None:
+def _look_up(state: State, asker: Asker, submission: Submit, session: Session) -> None:
+    """Ask whether the same identity was submitted before; the session stays open meanwhile."""
+    named = replace(submission, session_id=session.session_id)
+    question = FindTurn(principal_id=named.principal_id, session_id=session.session_id, request_id=named.request_id)
+    state.opening += 1
+    state.ask(question, lambda answer, error: _found(state, asker, named, answer, error))
+
+
+def _found(state: State, asker: Asker, submission: Submit, answer: Answer, error: str | None) -> None:
     state.opening -= 1
     session = state.sessions[submission.session_id]
     live = _live(state, submission)
     if error is not None:
-        refuse(state, Asker(viewer, submission.request_id), "storage_unavailable", error)
+        refuse(state, asker, "storage_unavailable", error)
     elif live is not None:
-        _replay_live(state, viewer, submission, live)
+        _replay_live(state, asker, submission, live)
     elif isinstance(answer, StoredTurn):
-        _replay_stored(state, viewer, submission, answer)
+        _replay_stored(state, asker, submission, answer)
     elif session.unknown and not submission.wait_if_held:
-        refuse(state, Asker(viewer, submission.request_id), "session_busy", held(session.unknown[0]))
+        refuse(state, asker, "session_busy", held(session.unknown[0]))
     else:
-        _admit(state, viewer, submission, session)
+        _admit(state, asker, submission, session)
+    state.submitting.pop(asker, None)
 
 
-def _admit(state: State, viewer: str, submission: Submit, session: Session) -> None:
+def _admit(state: State, asker: Asker, submission: Submit, session: Session) -> None:
+    """Begin what nobody submitted before; a cancel that came first counts."""
     if not submission.finite:
         session.settings = submission.settings
-    turns.admit(state, viewer, submission, session.session_id)
+    turn = turns.admit(state, asker.viewer, submission, session.session_id)
+    intent = state.submitting.pop(asker, None)
+    if intent is not None:
+        turns.cancel_turn(state, turn, intent)
 
 
 def _live(state: State, submission: Submit) -> Turn | None:
@@ -167,20 +160,20 @@ def _live(state: State, submission: Submit) -> Turn | None:
     return None
 
 
-def _replay_live(state: State, viewer: str, submission: Submit, turn: Turn) -> None:
+def _replay_live(state: State, asker: Asker, submission: Submit, turn: Turn) -> None:
     if turns.payload_digest(turn.submit.payload_json) != turns.payload_digest(submission.payload_json):
-        _conflict(state, viewer, submission)
+        _conflict(state, asker, submission)
         return
-    turn.watchers.add(viewer)
+    turn.watchers.add(asker.viewer)
     if turn.sequence:
-        state.tell(viewer, turns.accepted(turn))
+        state.tell(asker.viewer, turns.accepted(turn))
 
 
-def _replay_stored(state: State, viewer: str, submission: Submit, stored: StoredTurn) -> None:
+def _replay_stored(state: State, asker: Asker, submission: Submit, stored: StoredTurn) -> None:
     if stored.payload_digest != turns.payload_digest(submission.payload_json):
-        _conflict(state, viewer, submission)
+        _conflict(state, asker, submission)
     elif stored.status == "unknown" and not submission.wait_if_held:
-        refuse(state, Asker(viewer, submission.request_id), "session_busy", held(stored))
+        refuse(state, asker, "session_busy", held(stored))
     else:
         accepted = Accepted(
             request_id=submission.request_id,
@@ -190,15 +183,15 @@ def _replay_stored(state: State, viewer: str, submission: Submit, stored: Stored
             status=stored.status,
             outcome=stored.outcome,
         )
-        state.tell(viewer, accepted)
+        state.tell(asker.viewer, accepted)
         if stored.outcome is not None:
-            state.tell(viewer, entries.stored_turn_done(stored, stored.outcome))
+            state.tell(asker.viewer, entries.stored_turn_done(stored, stored.outcome))
 
 
-def _conflict(state: State, viewer: str, submission: Submit) -> None:
+def _conflict(state: State, asker: Asker, submission: Submit) -> None:
     refuse(
         state,
-        Asker(viewer, submission.request_id),
+        asker,
         "admission_conflict",
         f"The session {submission.session_id} has a turn {submission.request_id!r} with another text or other flags. "
         "Nothing was run. Send it unchanged to see what became of it, or give a new turn another identity.",

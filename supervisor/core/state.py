@@ -8,7 +8,7 @@ from fanjoin.ipc.ids import NewId
 from fanjoin.ipc.messages import ToAgent, ToViewer
 from fanjoin.supervisor.core.effects import Ask, Effect, Persist, Send, Stop, Tell
 from fanjoin.supervisor.core.event_log import EventLog
-from fanjoin.supervisor.core.model import Attempt, Call, Delegate, Session, Turn
+from fanjoin.supervisor.core.model import Asker, Attempt, Call, Delegate, Intent, Session, Turn
 from fanjoin.supervisor.core.timers import Timers
 from fanjoin.supervisor.questions import Answer, Question
 from fanjoin.supervisor.records import Record
@@ -41,6 +41,7 @@ class State:
         self.sessions: dict[str, Session] = {}
         self.touched: set[str] = set()
         self.opening = 0
+        self.submitting: dict[Asker, Intent | None] = {}
         self.draining = False
         self.closing = False
         self.log = EventLog()

@@ -9,29 +9,19 @@ from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
-from msgspec import Struct, field
+from core_child import Child
+from core_journal import Journal
+from core_plan import Disturbance, Node, Plan
 
 from fanjoin.ipc.messages import (
     Accepted,
-    AgentTask,
-    Bye,
-    CallRequest,
-    Cancel,
-    Delegate,
-    Hello,
     Joined,
-    Outcome,
-    Progress,
     Refused,
-    Result,
     ResultAck,
-    Started,
     Submit,
-    TaskSpec,
     TurnDone,
-    Welcome,
 )
-from fanjoin.ipc.settings import DelegationLimits, Endpoint, TurnSettings
+from fanjoin.ipc.settings import Endpoint, TurnSettings
 from fanjoin.supervisor.core.effects import Ask, Effect, Launch, Persist, Send, Stop, Tell
 from fanjoin.supervisor.core.events import (
     AgentSaid,
@@ -40,199 +30,27 @@ from fanjoin.supervisor.core.events import (
     DelegateCancelled,
     Died,
     Gone,
-    Launched,
     LaunchFailed,
-    Misbehaved,
-    Recorded,
     Submitted,
     Tick,
     TurnCancelled,
     ViewersLost,
 )
 from fanjoin.supervisor.core.machine import Core
-from fanjoin.supervisor.exit_cause import Exit
-from fanjoin.supervisor.questions import OpenSession, SessionOpened
 from fanjoin.supervisor.records import (
-    AdmissionEnded,
     AdmissionQueued,
-    AdmissionStarted,
     AttemptEnded,
     AttemptIntended,
-    AttemptStarted,
-    CallClaimed,
-    CallCompleted,
-    CallDelivered,
-    CallDispatched,
     DelegateAccepted,
     ReceiptWritten,
     Record,
 )
 
-RUN = "i_run"
 VIEWER = "v"
 ENDPOINT = Endpoint(base_url="http://127.0.0.1:1/v1", model="m")
-KILLED, TERMINATED = Exit(signal="SIGKILL"), Exit(signal="SIGTERM")
 MAX_STEPS = 3_000
 
-FATES = (
-    "completes",
-    "fails",
-    "dies_after_result",
-    "dies_before_hello",
-    "dies_at_work",
-    "dies_in_join",
-    "hangs",
-    "hangs_before_hello",
-    "ignores_cancel",
-    "ignores_signals",
-    "is_not_launched",
-    "is_not_launched_once",
-    "breaks_protocol",
-    "does_not_exit",
-)
 _A_MOMENT_PASSES, _TIME_PASSES = 6, 7
-STUBBORN = frozenset({"ignores_cancel", "ignores_signals"})
-
-
-class Node(Struct, frozen=True):
-    """What one delegate (or a root) will do: delegate in rounds, each with calls, each with tasks; then its fate."""
-
-    fate: str = "completes"
-    rounds: tuple[tuple[tuple["Node", ...], ...], ...] = ()
-
-
-class TurnPlan(Struct, frozen=True, kw_only=True):
-    """One submission. Turns with the same session number run one after the other.
-
-    The root of a ``background`` turn does not wait for its delegates: their results come back as turns of their own.
-    """
-
-    root: Node = Node()
-    session: int = 0
-    limits: DelegationLimits = DelegationLimits(stall_seconds=20, max_spawn_depth=2)
-    deadline: float = 0.0
-    background: bool = False
-
-
-class Disturbance(Struct, frozen=True, kw_only=True):
-    """Something that a user does after so many events."""
-
-    after: int
-    kind: str
-    target: int = 0
-
-
-class Plan(Struct, frozen=True, kw_only=True):
-    """All that is not a choice of order."""
-
-    turns: tuple[TurnPlan, ...]
-    max_processes: int = 64
-    failing_tickets: frozenset[int] = frozenset()
-    disturbances: tuple[Disturbance, ...] = ()
-
-
-class Child(Struct, eq=False):
-    """One process of the world, from its launch until nothing of it is left."""
-
-    attempt_id: str
-    depth: int
-    node: Node
-    number: int
-    said: deque[CoreEvent] = field(default_factory=deque)
-    happened: deque[CoreEvent] = field(default_factory=deque)
-    task: AgentTask | None = None
-    round: int = 0
-    waiting: str = ""
-    late: bool = False
-    result: Result | None = None
-    told_to_end: bool = False
-    dead: bool = False
-    death_seen: bool = False
-
-
-class Journal:
-    """The store: it commits in order, refuses what is planned, and what hangs on something that it refused."""
-
-    def __init__(self, failing: frozenset[int]) -> None:
-        self._failing = failing
-        self.queue: deque[Persist | Ask] = deque()
-        self.committed: dict[tuple[str, str], Record] = {}
-        self.refused = 0
-
-    def answer(self) -> Recorded | Answered:
-        """Take the oldest ticket or question and return its fate."""
-        item = self.queue.popleft()
-        return self._found(item) if isinstance(item, Ask) else self._written(item)
-
-    def _found(self, ask: Ask) -> Answered:
-        """Answer as a store does that knows each session and no earlier turn of it."""
-        question, answer = ask.question, None
-        if isinstance(question, OpenSession):
-            answer = SessionOpened(
-                session_id=question.session_id,
-                settings={},
-                created=False,
-                history=[],
-                queued=[],
-                unknown=[],
-                ready=[],
-            )
-        return Answered(ticket=ask.ticket, answer=answer)
-
-    def _written(self, persist: Persist) -> Recorded:
-        error = "disk full" if persist.ticket in self._failing else None
-        keys = [_key(record) for record in persist.records if _key(record)[1]]
-        if error is None:
-            known = {*self.committed, *keys}
-            missing = [need for record in persist.records for need in _needs(record) if need not in known]
-            assert not missing or self.refused, f"{missing} was never handed to the store"
-            error = f"no row for {missing}" if missing else None
-        if error is None:
-            for key, record in zip(keys, (r for r in persist.records if _key(r)[1]), strict=True):
-                assert key not in self.committed, f"{key} was written twice"
-                self.committed[key] = record
-        else:
-            self.refused += 1
-        return Recorded(ticket=persist.ticket, error=error)
-
-
-def _key(record: Record) -> tuple[str, str]:
-    match record:
-        case ReceiptWritten() | DelegateAccepted():
-            return (type(record).__name__, record.receipt_id)
-        case AdmissionQueued() | AdmissionStarted() | AdmissionEnded():
-            return (type(record).__name__, record.admission_id)
-        case AttemptIntended() | AttemptStarted() | AttemptEnded():
-            return (type(record).__name__, record.attempt_id)
-        case CallDispatched() | CallCompleted() | CallClaimed() | CallDelivered():
-            return (type(record).__name__, record.delegation_id)
-        case _:
-            return ("", "")
-
-
-def _needs(record: Record) -> list[tuple[str, str]]:
-    """Return the records that must have been written before."""
-    match record:
-        case AdmissionStarted() | AdmissionEnded() | DelegateAccepted():
-            return [("AdmissionQueued", record.admission_id)]
-        case AttemptIntended() | ReceiptWritten() if record.receipt_id:
-            return [("DelegateAccepted", record.receipt_id)]
-        case AttemptIntended() | CallDispatched():
-            return [("AdmissionStarted", record.admission_id)]
-        case AttemptStarted() | AttemptEnded():
-            return [("AttemptIntended", record.attempt_id)]
-        case CallCompleted() | CallClaimed() | CallDelivered():
-            return _needs_of_call(record)
-        case _:
-            return []
-
-
-def _needs_of_call(record: CallCompleted | CallClaimed | CallDelivered) -> list[tuple[str, str]]:
-    before = {CallCompleted: "CallDispatched", CallClaimed: "CallCompleted", CallDelivered: "CallClaimed"}
-    needs = [(before[type(record)], record.delegation_id)]
-    if not isinstance(record, CallCompleted):
-        needs.append(("AdmissionQueued", record.admission_id))
-    return needs
 
 
 class World:
@@ -351,6 +169,11 @@ class World:
                 self.open.discard(record.attempt_id)
         self.feed(recorded)
 
+    def answer_questions(self) -> None:
+        """Answer what the store is asked before it has to write anything."""
+        while isinstance(self.journal.queue[0], Ask):
+            self._commit()
+
     def _disturb(self, one: Disturbance) -> None:
         match one.kind:
             case "cancel" | "cancel_now":
@@ -389,9 +212,9 @@ class World:
                 child = self._target(attempt_id, effect)
                 self._check_send(child, message)
                 if not child.dead:
-                    self._receive(child, message)
+                    child.receive(message)
             case Stop(attempt_id=attempt_id, hard=hard):
-                self._signal(self._target(attempt_id, effect), hard=hard)
+                self._target(attempt_id, effect).signal(hard=hard)
             case Tell(message=message):
                 self._told(message)
 
@@ -459,95 +282,13 @@ class World:
         assert ("AttemptIntended", attempt_id) in self.journal.committed, "a process starts after its intent is kept"
         assert attempt_id not in self.children, "an attempt is one process"
         owner, _, number = attempt_id.rpartition(".")
-        node = self._node_of(owner)
-        child = Child(attempt_id, effect.depth, node, int(number))
+        child = Child(attempt_id, effect.depth, self._node_of(owner), int(number), self.nodes)
         self.children[attempt_id] = child
-        if node.fate == "is_not_launched" or (node.fate == "is_not_launched_once" and child.number == 1):
-            child.dead = True
-            child.happened.append(LaunchFailed(attempt_id=attempt_id, message="no more processes"))
-            return
-        child.happened.append(Launched(attempt_id=attempt_id, pid=1, process_start="1"))
-        if node.fate == "dies_before_hello":
-            self._die(child, Exit(code=3))
-        elif node.fate != "hangs_before_hello":
-            self._say(child, Hello(run_id=RUN, attempt_id=attempt_id, nonce="", pid=1))
+        child.start()
 
     def _node_of(self, owner: str) -> Node:
         goal = self.accepted[owner].goal if owner in self.accepted else str(self.turn_of[owner])
         return self.nodes[goal]
-
-    def _say(self, child: Child, *messages: object) -> None:
-        child.said.extend(AgentSaid(message=message) for message in messages)
-
-    def _die(self, child: Child, end: Exit) -> None:
-        if not child.dead:
-            child.dead = True
-            child.happened.append(Died(attempt_id=child.attempt_id, end=end, log_tail="it said this"))
-
-    def _signal(self, child: Child, *, hard: bool) -> None:
-        child.told_to_end = True
-        if hard:
-            self._die(child, KILLED)
-        elif child.node.fate != "ignores_signals":
-            self._die(child, TERMINATED)
-
-    def _receive(self, child: Child, message: object) -> None:
-        match message:
-            case Welcome(task=task):
-                assert child.task is None, "a process is welcomed once"
-                child.task = task
-                self._say(child, Started(**_who(child)), Progress(**_who(child), step=1, delta="so far"))
-                self._work(child)
-            case Joined(join_id=join_id):
-                assert child.waiting == join_id, "a process gets the join that it waits for"
-                child.waiting = ""
-                self._work(child)
-            case Cancel():
-                child.told_to_end = True
-                if child.node.fate not in STUBBORN and child.result is None:
-                    self._finish(child, Outcome(status="cancelled", reason="cancelled", partial_text="so far"))
-            case ResultAck() if child.node.fate != "does_not_exit":
-                self._say(child, Bye(**_who(child), childless=False))
-                self._die(child, Exit(code=0))
-
-    def _work(self, child: Child) -> None:
-        """Do the next round, or what the plan has for the end."""
-        if child.node.fate == "dies_at_work":
-            self._die(child, Exit(signal="SIGSEGV"))
-        elif child.node.fate == "breaks_protocol":
-            child.said.append(Misbehaved(attempt_id=child.attempt_id, what="3 bad frames"))
-        elif child.round < len(child.node.rounds):
-            self._delegate(child)
-            if child.node.fate == "dies_in_join":
-                self._die(child, KILLED)
-        elif child.task is not None and child.task.joins_detached and not child.late:
-            child.late = True
-            child.waiting = f"j_{child.attempt_id}_late"
-            self._say(child, Delegate(**_who(child), join_id=child.waiting, calls=[]))
-        elif child.node.fate in {"completes", "does_not_exit", "dies_after_result", "is_not_launched_once"}:
-            self._finish(child, Outcome(status="completed", text=f"done {child.attempt_id}"))
-            if child.node.fate == "dies_after_result":
-                self._die(child, KILLED)
-        elif child.node.fate in {"fails", "dies_in_join"}:
-            self._finish(child, Outcome(status="failed", reason="server_error", message="no"))
-
-    def _delegate(self, child: Child) -> None:
-        assert child.task is not None
-        calls = []
-        for call_number, nodes in enumerate(child.node.rounds[child.round]):
-            tasks = []
-            for index, node in enumerate(nodes):
-                goal = f"{child.task.text}.{child.round}-{call_number}-{index}"
-                self.nodes[goal] = node
-                tasks.append(TaskSpec(goal=goal, role="orchestrator" if node.rounds and child.depth == 0 else "leaf"))
-            calls.append(CallRequest(tool_call_id=f"call_{call_number}", tasks=tasks))
-        child.waiting = f"j_{child.attempt_id}_{child.round}"
-        child.round += 1
-        self._say(child, Delegate(**_who(child), join_id=child.waiting, calls=calls))
-
-    def _finish(self, child: Child, outcome: Outcome) -> None:
-        child.result = Result(**_who(child), outcome=outcome)
-        self._say(child, child.result)
 
     # --- what must hold ---
 
@@ -636,7 +377,3 @@ class World:
     def ended_attempts(self) -> set[str]:
         """Return the attempts whose end is recorded."""
         return {key[1] for key in self.journal.committed if key[0] == "AttemptEnded"}
-
-
-def _who(child: Child) -> dict[str, str]:
-    return {"run_id": RUN, "attempt_id": child.attempt_id}

@@ -1,6 +1,7 @@
 """The core under random plans and random orders of events; the rules themselves stand in ``core_simulator``."""
 
-from core_simulator import FATES, Disturbance, Node, Plan, TurnPlan, World
+from core_plan import FATES, Disturbance, Node, Plan, TurnPlan
+from core_simulator import World
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
