@@ -268,6 +268,16 @@ class Ping(Struct, frozen=True, kw_only=True, tag="ping"):
     request_id: str
 
 
+class Drain(Struct, frozen=True, kw_only=True, tag="drain", omit_defaults=True):
+    """End a daemon: begin no turn any more, give those that run their grace, then cancel; ``now`` skips the grace.
+
+    Answered by ``Done``, and in the end by the end of the process.
+    """
+
+    request_id: str
+    now: bool = False
+
+
 # --- supervisor -> viewer ------------------------------------------------------------------------------------------
 
 
@@ -338,5 +348,5 @@ class Done(Struct, frozen=True, kw_only=True, tag="done"):
 
 FromAgent = Hello | Started | Progress | Delegate | Result | Bye
 ToAgent = Welcome | Reject | Joined | Cancel | ResultAck
-FromViewer = Attach | Submit | CancelTurn | CancelDelegate | Ping | FromSessionViewer
+FromViewer = Attach | Submit | CancelTurn | CancelDelegate | Ping | Drain | FromSessionViewer
 ToViewer = Accepted | Event | TurnDone | Pong | Refused | Done | ToSessionViewer

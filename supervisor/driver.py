@@ -18,6 +18,8 @@ from fanjoin.ipc.messages import (
     AgentTask,
     CancelDelegate,
     CancelTurn,
+    Done,
+    Drain,
     FromAgent,
     FromViewer,
     Ping,
@@ -71,6 +73,8 @@ from fanjoin.supervisor.tree import Undertaker
 
 BEAT_SECONDS = 1.0
 """The longest wait of the loop."""
+PROBE_SECONDS = 5.0
+"""How often a daemon finds out which viewers are gone without a word."""
 LATE_RESULT_SECONDS = 0.005
 """How long a dead process's last message may take through the socket: the exit can overtake it."""
 
@@ -113,6 +117,8 @@ class Driver:
         self.launcher: Launcher
         self.store: StoreWriter
         self.desk: Desk
+        self.drain: Callable[[bool], None] | None = None
+        self._next_probe = 0.0
         self._images = images_folder(Path(bootstrap.home))
         loop.watch(sockets.back, self._back.drain)
         loop.watch(sockets.front, self._front.drain)
@@ -140,7 +146,14 @@ class Driver:
             self._last_beat = now
             self._front.flush()
             self._cap_logs()
+            if self.drain is not None and now >= self._next_probe:
+                self._next_probe = now + PROBE_SECONDS
+                self._forget_lost_viewers()
         self.feed(Tick())
+
+    def _forget_lost_viewers(self) -> None:
+        for name in self._front.probe():
+            self.viewer_left(name)
 
     def _run_later(self, now: float) -> None:
         due = [callback for when, callback in self._later if when <= now]
@@ -188,6 +201,8 @@ class Driver:
                 self.feed(DelegateCancelled(viewer=viewer, request_id=request_id, target_id=target_id))
             case Ping(request_id=request_id):
                 self.tell(viewer, Pong(request_id=request_id))
+            case Drain():
+                self._drain(viewer, message)
             case PromptReceipt() | ListSessions() | SessionInfo() | ReadMessages() | DelegationList():
                 self.desk.read(viewer, message)
             case CreateSession() | Subscribe() | Unsubscribe() | ResolveUnknown() | DeleteSession():
@@ -202,6 +217,18 @@ class Driver:
             self.tell(viewer, Refused(request_id=submit.request_id, reason=reason, message=f"images: {error}."))
             return
         self.feed(Submitted(viewer=viewer, submit=replace(submit, images=named) if named else submit))
+
+    def _drain(self, viewer: str, message: Drain) -> None:
+        if self.drain is None:
+            told = "This supervisor belongs to one run and ends with it."
+            self.tell(viewer, Refused(request_id=message.request_id, reason="permission_denied", message=told))
+            return
+        self.drain(message.now)
+        self.tell(viewer, Done(request_id=message.request_id))
+
+    def viewer_joined(self, viewer: str, tell: Callable[[ToViewer], None]) -> None:
+        """Note a viewer that comes through no socket."""
+        self._front.join(viewer, tell)
 
     def tell(self, viewer: str, message: ToViewer) -> None:
         """Send a message to a viewer."""

@@ -9,11 +9,12 @@ from msgspec.structs import replace
 
 from fanjoin.ipc.codec import Codec
 from fanjoin.ipc.errors import BadFrameError
-from fanjoin.ipc.messages import Attach, Event, FromViewer, ToViewer, TurnDone
+from fanjoin.ipc.messages import Attach, Event, FromViewer, Pong, ToViewer, TurnDone
+from fanjoin.ipc.session_messages import Gap
 from fanjoin.ipc.text import head_and_tail
 
 MAX_WAITING = 10_000
-"""Messages kept for a viewer that does not read; beyond it events are dropped, answers never."""
+"""Messages kept for a viewer that does not read; beyond it events become a gap, answers never."""
 MAX_ANSWER_CHARS = 200_000
 """How much of an answer is told when there is no room for the whole."""
 _BATCH = 500
@@ -22,6 +23,8 @@ _BATCH = 500
 class _Viewer(Struct):
     routing_id: bytes | None = None
     waiting: deque[bytes] = field(default_factory=deque)
+    lost: bool = False
+    left_out: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
 class FrontDoor:
@@ -38,6 +41,11 @@ class FrontDoor:
         self._heard = heard
         self._viewers: dict[str, _Viewer] = {}
         self._names: dict[bytes, str] = {}
+        self._inside: dict[str, Callable[[ToViewer], None]] = {}
+
+    def join(self, name: str, tell: Callable[[ToViewer], None]) -> None:
+        """Let in a viewer that comes through no socket, such as a connection of the gateway."""
+        self._inside[name] = tell
 
     def drain(self) -> None:
         """Read what has arrived, at most a batch, so that a flood cannot keep the loop from its other work."""
@@ -55,7 +63,8 @@ class FrontDoor:
             return
         if isinstance(message, Attach):
             self._names[parts[0]] = message.viewer
-            self._viewers.setdefault(message.viewer, _Viewer()).routing_id = parts[0]
+            viewer = self._viewers.setdefault(message.viewer, _Viewer())
+            viewer.routing_id, viewer.lost = parts[0], False
         name = self._names.get(parts[0])
         if name is not None:
             self._flush(self._viewers[name])
@@ -64,11 +73,24 @@ class FrontDoor:
 
     def tell(self, name: str, message: ToViewer) -> None:
         """Send a message to a viewer, now or when it reads again."""
-        viewer = self._viewers.setdefault(name, _Viewer())
-        if isinstance(message, Event) and len(viewer.waiting) >= MAX_WAITING:
+        inside = self._inside.get(name)
+        if inside is not None:
+            inside(message)
             return
-        viewer.waiting.append(self._encode(message))
+        viewer = self._viewers.setdefault(name, _Viewer())
+        if isinstance(message, Event):
+            self._tell_event(viewer, message)
+        else:
+            viewer.waiting.append(self._encode(message))
         self._flush(viewer)
+
+    def _tell_event(self, viewer: _Viewer, event: Event) -> None:
+        """Keep an event for a viewer, or, where too many wait, what is left out of its session until all is read."""
+        begun = viewer.left_out.get(event.session_id)
+        if begun or len(viewer.waiting) >= MAX_WAITING:
+            viewer.left_out[event.session_id] = (begun[0] if begun else event.sequence, event.sequence)
+        else:
+            viewer.waiting.append(self._encode(event))
 
     def _encode(self, message: ToViewer) -> bytes:
         """Return a frame; without room in the spool that of what fits, since a viewer must learn of a turn's end."""
@@ -85,22 +107,39 @@ class FrontDoor:
 
     def forget(self, name: str) -> None:
         """Keep nothing more for a viewer that is gone for good."""
+        self._inside.pop(name, None)
         viewer = self._viewers.pop(name, None)
-        if viewer is not None and viewer.routing_id is not None:
-            self._names.pop(viewer.routing_id, None)
+        if viewer is not None:
+            self._names = {routing_id: known for routing_id, known in self._names.items() if known != name}
 
     def flush(self) -> None:
         """Try again to send what waits."""
         for viewer in self._viewers.values():
             self._flush(viewer)
 
+    def probe(self) -> list[str]:
+        """Say a word to every viewer, which is how one that is gone shows, and return the names of those."""
+        for viewer in self._viewers.values():
+            if viewer.routing_id is not None and not viewer.waiting:
+                viewer.waiting.append(self._codec.encode(Pong(request_id="")))
+            self._flush(viewer)
+        return [name for name, viewer in self._viewers.items() if viewer.lost]
+
     def _flush(self, viewer: _Viewer) -> None:
-        while viewer.waiting and viewer.routing_id is not None:
+        while viewer.routing_id is not None and (viewer.waiting or viewer.left_out):
+            if not viewer.waiting:
+                self._tell_gaps(viewer)
             try:
                 self._router.send_multipart([viewer.routing_id, viewer.waiting[0]], zmq.NOBLOCK)
             except zmq.Again:
                 return
             except zmq.ZMQError:
-                viewer.routing_id = None
+                viewer.routing_id, viewer.lost = None, True
                 return
             viewer.waiting.popleft()
+
+    def _tell_gaps(self, viewer: _Viewer) -> None:
+        """Say which events were left out, now that the viewer has read all before them."""
+        for session_id, (first, last) in viewer.left_out.items():
+            viewer.waiting.append(self._codec.encode(Gap(session_id=session_id, first=first, last=last)))
+        viewer.left_out.clear()

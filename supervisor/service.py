@@ -6,6 +6,7 @@ import sqlite3
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -15,9 +16,10 @@ from fanjoin.ipc import platform
 from fanjoin.ipc.bootstrap import CoreBootstrap
 from fanjoin.ipc.endpoints import Endpoints
 from fanjoin.ipc.errors import FanjoinError, RunError, StorageError, UserError
+from fanjoin.ipc.messages import FromViewer, ToViewer
 from fanjoin.ipc.paths import database_file, instance_folder, socket_folder
 from fanjoin.ipc.state_file import explain
-from fanjoin.supervisor.core.events import SessionsLeft, ViewersLost
+from fanjoin.supervisor.core.events import Draining, SessionsLeft, ViewersLost
 from fanjoin.supervisor.core.machine import Core
 from fanjoin.supervisor.desk import Desk
 from fanjoin.supervisor.driver import Driver
@@ -40,6 +42,7 @@ LAST_WORD_SECONDS = 15.0
 """How long the end may take once nobody waits; past it the process just exits, and the zygote sweeps what is left."""
 _DESCRIPTORS_PER_AGENT = 6
 _DESCRIPTORS_OF_OUR_OWN = 64
+_DESCRIPTORS_OF_A_GATEWAY = 600
 
 
 class Service:
@@ -55,6 +58,7 @@ class Service:
         self._folder = instance_folder(self._home, bootstrap.instance_id)
         self._lock = self._claim_folder()
         self._viewer_gone = False
+        self._draining = False
         self._left_sessions: list[str] = []
         try:
             self._assemble(zygote, run_tag)
@@ -69,7 +73,8 @@ class Service:
         connection = self._open_database(run_tag)
         self._sockets = Sockets(self._folder, bootstrap.settings.transport, self._loop)
         self.endpoints: Endpoints = self._sockets.endpoints
-        affordable = (descriptors - _DESCRIPTORS_OF_OUR_OWN) // _DESCRIPTORS_PER_AGENT
+        reserved = _DESCRIPTORS_OF_OUR_OWN + (_DESCRIPTORS_OF_A_GATEWAY if bootstrap.daemon else 0)
+        affordable = (descriptors - reserved) // _DESCRIPTORS_PER_AGENT
         self._core = Core(
             home=self._home,
             max_processes=max(1, min(bootstrap.settings.max_processes, affordable)),
@@ -171,14 +176,56 @@ class Service:
         watchdog.start()
         self._driver.feed(ViewersLost())
 
-    def run(self, lifeline: BinaryIO) -> None:
-        """Serve until the viewer is gone and nothing is left to do, then end in good order."""
-        threading.Thread(target=self._watch, args=(lifeline,), daemon=True).start()
+    # --- a daemon's: it outlives its viewers -----------------------------------------------------------------------
+
+    def outlive_viewers(self) -> None:
+        """Be a daemon's: viewers come and go, and one of them may ask for the end."""
+        self._driver.drain = self._drain
+
+    def drain(self, *, now: bool = False) -> None:
+        """End in good order. Safe to call from a signal handler or another thread; the second time cuts it short."""
+        self._loop.post(lambda: self._drain(now or self._draining))
+
+    def _drain(self, now: bool) -> None:
+        if now:
+            self._viewers_lost()
+        if self._draining:
+            return
+        self._draining = True
+        timer = threading.Timer(self._bootstrap.settings.drain_seconds, self.viewers_lost)
+        timer.daemon = True
+        timer.start()
+        self._driver.feed(Draining())
+
+    def viewer_joined(self, name: str, tell: Callable[[ToViewer], None]) -> None:
+        """Let in a viewer of this process; from any thread."""
+        self._loop.post(lambda: self._driver.viewer_joined(name, tell))
+
+    def viewer_said(self, name: str, message: FromViewer) -> None:
+        """Hear a viewer of this process; from any thread."""
+        self._loop.post(lambda: self._driver.viewer_said(name, message))
+
+    def viewer_left(self, name: str) -> None:
+        """Forget a viewer of this process; from any thread."""
+        self._loop.post(lambda: self._driver.viewer_left(name))
+
+    # --- from the first turn to the end ----------------------------------------------------------------------------
+
+    def run(self, lifeline: BinaryIO | None, ending: Callable[[], None] = lambda: None) -> None:
+        """Serve until nobody wants anything and nothing is left to do, then end in good order.
+
+        Args:
+            lifeline: its end says that the viewer is gone; a daemon has none.
+            ending: called once nothing runs any more, while viewers can still be told.
+        """
+        if lifeline is not None:
+            threading.Thread(target=self._watch, args=(lifeline,), daemon=True).start()
         if self._left_sessions:
             self._driver.feed(SessionsLeft(session_ids=self._left_sessions))
         if self._bootstrap.submit is not None:
             self._driver.viewer_said(OWNING_VIEWER, self._bootstrap.submit)
-        self._driver.run_until(lambda: self._viewer_gone and self._core.idle)
+        self._driver.run_until(lambda: (self._viewer_gone or self._draining) and self._core.idle)
+        ending()
         self._end()
 
     def _watch(self, lifeline: BinaryIO) -> None:

@@ -40,6 +40,7 @@ def fork_zygote(agents: str = AGENTS) -> ZygoteHandle:
         try:
             from fanjoin.supervisor.launch.zygote_server import serve
 
+            os.setsid()  # signals of a terminal are not for it
             ours.close()
             serve(theirs, backstop, agents)
         finally:
