@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from fanjoin.ipc.codec import Codec
 from fanjoin.ipc.errors import BadFrameError
 from fanjoin.ipc.messages import Attach, Event, FromViewer, ToViewer, TurnDone
+from fanjoin.ipc.session_messages import Gap
 from fanjoin.ipc.text import head_and_tail
 
 MAX_WAITING = 10_000
@@ -22,6 +23,7 @@ _BATCH = 500
 class _Viewer(Struct):
     routing_id: bytes | None = None
     waiting: deque[bytes] = field(default_factory=deque)
+    missed: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
 class FrontDoor:
@@ -65,10 +67,21 @@ class FrontDoor:
     def tell(self, name: str, message: ToViewer) -> None:
         """Send a message to a viewer, now or when it reads again."""
         viewer = self._viewers.setdefault(name, _Viewer())
-        if isinstance(message, Event) and len(viewer.waiting) >= MAX_WAITING:
-            return
+        if isinstance(message, Event):
+            if len(viewer.waiting) >= MAX_WAITING:
+                first, _ = viewer.missed.get(message.session_id, (message.sequence, 0))
+                viewer.missed[message.session_id] = first, message.sequence
+                return
+            self._tell_gap(viewer, message.session_id)
         viewer.waiting.append(self._encode(message))
         self._flush(viewer)
+
+    def _tell_gap(self, viewer: _Viewer, session_id: str) -> None:
+        """Say which events were dropped because this viewer read too slowly, before it gets the next one."""
+        missed = viewer.missed.pop(session_id, None)
+        if missed is not None:
+            gap = Gap(session_id=session_id, first=missed[0], last=missed[1])
+            viewer.waiting.append(self._encode(gap))
 
     def _encode(self, message: ToViewer) -> bytes:
         """Return a frame; without room in the spool that of what fits, since a viewer must learn of a turn's end."""
@@ -92,6 +105,8 @@ class FrontDoor:
     def flush(self) -> None:
         """Try again to send what waits."""
         for viewer in self._viewers.values():
+            for session_id in [*viewer.missed] if len(viewer.waiting) < MAX_WAITING else []:
+                self._tell_gap(viewer, session_id)
             self._flush(viewer)
 
     def _flush(self, viewer: _Viewer) -> None:
