@@ -56,6 +56,7 @@ class Agent:
         self._messages = opening(task)
         self._used_ids = ids_in(self._messages)
         self._failed_rounds = 0
+        self._joins_late = task.joins_detached
 
     def run(self) -> Outcome:
         """Work until the end and return how it ended."""
@@ -72,10 +73,23 @@ class Agent:
     def _converse(self) -> Reply:
         while True:
             reply = self._reply()
-            if not reply.tool_calls:
-                self._reporter.keep([{"role": "assistant", "content": reply.text}])
+            if reply.tool_calls:
+                self._answer_calls(reply)
+                continue
+            said: JsonObject = {"role": "assistant", "content": reply.text}
+            self._reporter.keep([said])
+            late = self._join_late()
+            if not late:
                 return reply
-            self._answer_calls(reply)
+            self._messages += [said, *late]
+
+    def _join_late(self) -> list[JsonObject]:
+        """Wait, once, for what earlier turns dispatched, and return their results; the supervisor has kept these."""
+        wanted, self._joins_late = self._joins_late, False
+        answers = self._join([]) if wanted else {}
+        messages: list[JsonObject] = [{"role": "user", "content": text} for text in answers.values()]
+        self._reporter.begin(messages)
+        return messages
 
     def _reply(self) -> Reply:
         """Return a reply that says something; an empty one is asked for once more."""

@@ -13,9 +13,10 @@ _DELEGATE = (
 
 
 def opening(task: AgentTask) -> list[JsonObject]:
-    """Return the system prompt, the earlier messages and the user's message."""
+    """Return the system prompt, the earlier messages and the user's message, where there is a new one."""
     system = _delegate_prompt(task) if task.depth else _ROOT
-    return [{"role": "system", "content": system}, *task.history, {"role": "user", "content": _user_content(task)}]
+    new = [{"role": "user", "content": _user_content(task)}] if task.text or task.images else []
+    return [{"role": "system", "content": system}, *task.history, *new]
 
 
 def _delegate_prompt(task: AgentTask) -> str:

@@ -19,6 +19,7 @@ _COMMANDS = {
     "run": ("fanjoin.cli.chat:run_command", "chat --oneshot with the prompt as an argument."),
     "demo": ("fanjoin.cli.demo:demo_command", "Fan out over documents without a key or a network."),
     "ps": ("fanjoin.cli.listing:ps_command", "List delegates that are queued or running."),
+    "sessions": ("fanjoin.cli.sessions_command:sessions_command", "List, show, export, delete and resolve sessions."),
     "receipts": ("fanjoin.cli.listing:receipts_command", "List or show how delegates ended."),
     "config": ("fanjoin.cli.config_command:config_command", "Show or check the configuration."),
     "provider": ("fanjoin.cli.provider.command:provider_command", "Serve a synthetic or a small local model."),

@@ -7,9 +7,12 @@ import click
 
 from fanjoin.cli.app import Start
 from fanjoin.cli.query import read_query
+from fanjoin.cli.submission import chat_request
 from fanjoin.cli.turn import TurnOptions, run_turn
 
 _OPTIONS = (
+    click.option("--image", metavar="FILE", multiple=True, help="Send a PNG, JPEG, WebP or GIF (repeatable)."),
+    click.option("--resume", metavar="ID|latest", help="Go on with a session, with the settings that it has kept."),
     click.option("--query-file", metavar="FILE", help="Read the query from a file; - is standard input."),
     click.option("-Q", "--quiet", is_flag=True, help="No progress on standard error."),
     click.option("--oneshot", is_flag=True, help="One turn, also on a terminal."),
@@ -52,7 +55,7 @@ def _turn_options(command: Callable[..., int]) -> Callable[..., int]:
 @click.pass_obj
 def chat_command(start: Start, /, query: str | None, query_file: str | None, **flags: Any) -> int:
     """Run one turn: delegates are processes, all of them are joined, standard output gets the answer alone."""
-    return run_turn(start, lambda: read_query(query, query_file), TurnOptions(**flags))
+    return _run(start, query, query_file, flags)
 
 
 @click.command("run")
@@ -62,5 +65,14 @@ def chat_command(start: Start, /, query: str | None, query_file: str | None, **f
 def run_command(start: Start, /, prompt: str | None, query_file: str | None, **flags: Any) -> int:
     """Run one turn with PROMPT as its query; - or nothing reads standard input."""
     flags["oneshot"] = True
-    text = None if prompt == "-" else prompt
-    return run_turn(start, lambda: read_query(text, "-" if prompt == "-" else query_file), TurnOptions(**flags))
+    return _run(start, None if prompt == "-" else prompt, "-" if prompt == "-" else query_file, flags)
+
+
+def _run(start: Start, query: str | None, query_file: str | None, flags: dict[str, Any]) -> int:
+    options = TurnOptions(**flags)
+    return run_turn(
+        start,
+        lambda: read_query(query, query_file, may_be_empty=bool(options.image)),
+        options,
+        lambda home, text, stack: chat_request(home, text, options, stack),
+    )

@@ -6,6 +6,7 @@ from fanjoin.ipc.config import Resolved
 from fanjoin.ipc.config_endpoints import known_endpoint
 from fanjoin.ipc.config_file import Config
 from fanjoin.ipc.config_layers import Flags, layers
+from fanjoin.ipc.config_schema import KEYS
 from fanjoin.ipc.messages import JsonObject
 
 _FROM = "base_url_from"
@@ -41,3 +42,11 @@ def taken_up(session: JsonObject, config: Config, environ: Mapping[str, str]) ->
     if own is None or own.base_url != session.get("base_url"):
         return session
     return {name: value for name, value in session.items() if name != "base_url"}
+
+
+def environment_for(config: Config, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the part of an environment that settings can come from, keys included: for another process of ours."""
+    names = {key.variable for key in KEYS.values() if key.variable}
+    located = [*config.values.items(), *(item for route in config.routes.values() for item in route.items())]
+    names |= {str(value.value) for name, value in located if name.rpartition(".")[2] == "api_key_env"}
+    return {name: environ[name] for name in sorted(names) if name in environ}

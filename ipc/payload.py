@@ -30,6 +30,11 @@ class TurnFlags(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_un
     max_tokens_total: int | None = None
     cwd: str | None = None
 
+    def as_flags(self) -> JsonObject:
+        """Return the flags that were given, as the configuration takes them."""
+        given = msgspec.to_builtins(self)
+        return {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+
 
 class ImageName(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An image by what it is and by the SHA-256 of its bytes, in hexadecimal."""

@@ -14,7 +14,7 @@ from fanjoin.ipc.session_messages import Gap
 from fanjoin.ipc.text import head_and_tail
 
 MAX_WAITING = 10_000
-"""Messages kept for a viewer that does not read; beyond it events become a gap, answers never."""
+"""Messages kept for a viewer that does not read; beyond it events are dropped, answers never."""
 MAX_ANSWER_CHARS = 200_000
 """How much of an answer is told when there is no room for the whole."""
 _BATCH = 500
@@ -23,8 +23,8 @@ _BATCH = 500
 class _Viewer(Struct):
     routing_id: bytes | None = None
     waiting: deque[bytes] = field(default_factory=deque)
+    missed: dict[str, tuple[int, int]] = field(default_factory=dict)
     lost: bool = False
-    left_out: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
 class FrontDoor:
@@ -79,18 +79,20 @@ class FrontDoor:
             return
         viewer = self._viewers.setdefault(name, _Viewer())
         if isinstance(message, Event):
-            self._tell_event(viewer, message)
-        else:
-            viewer.waiting.append(self._encode(message))
+            if len(viewer.waiting) >= MAX_WAITING:
+                first, _ = viewer.missed.get(message.session_id, (message.sequence, 0))
+                viewer.missed[message.session_id] = first, message.sequence
+                return
+            self._tell_gap(viewer, message.session_id)
+        viewer.waiting.append(self._encode(message))
         self._flush(viewer)
 
-    def _tell_event(self, viewer: _Viewer, event: Event) -> None:
-        """Keep an event for a viewer, or, where too many wait, what is left out of its session until all is read."""
-        begun = viewer.left_out.get(event.session_id)
-        if begun or len(viewer.waiting) >= MAX_WAITING:
-            viewer.left_out[event.session_id] = (begun[0] if begun else event.sequence, event.sequence)
-        else:
-            viewer.waiting.append(self._encode(event))
+    def _tell_gap(self, viewer: _Viewer, session_id: str) -> None:
+        """Say which events were dropped because this viewer read too slowly, before it gets the next one."""
+        missed = viewer.missed.pop(session_id, None)
+        if missed is not None:
+            gap = Gap(session_id=session_id, first=missed[0], last=missed[1])
+            viewer.waiting.append(self._encode(gap))
 
     def _encode(self, message: ToViewer) -> bytes:
         """Return a frame; without room in the spool that of what fits, since a viewer must learn of a turn's end."""
@@ -108,27 +110,26 @@ class FrontDoor:
     def forget(self, name: str) -> None:
         """Keep nothing more for a viewer that is gone for good."""
         self._inside.pop(name, None)
-        viewer = self._viewers.pop(name, None)
-        if viewer is not None:
-            self._names = {routing_id: known for routing_id, known in self._names.items() if known != name}
+        self._viewers.pop(name, None)
+        self._names = {routing_id: known for routing_id, known in self._names.items() if known != name}
 
     def flush(self) -> None:
         """Try again to send what waits."""
         for viewer in self._viewers.values():
+            for session_id in [*viewer.missed] if len(viewer.waiting) < MAX_WAITING else []:
+                self._tell_gap(viewer, session_id)
             self._flush(viewer)
 
     def probe(self) -> list[str]:
         """Say a word to every viewer, which is how one that is gone shows, and return the names of those."""
         for viewer in self._viewers.values():
             if viewer.routing_id is not None and not viewer.waiting:
-                viewer.waiting.append(self._codec.encode(Pong(request_id="")))
+                viewer.waiting.append(self._encode(Pong(request_id="")))
             self._flush(viewer)
         return [name for name, viewer in self._viewers.items() if viewer.lost]
 
     def _flush(self, viewer: _Viewer) -> None:
-        while viewer.routing_id is not None and (viewer.waiting or viewer.left_out):
-            if not viewer.waiting:
-                self._tell_gaps(viewer)
+        while viewer.waiting and viewer.routing_id is not None:
             try:
                 self._router.send_multipart([viewer.routing_id, viewer.waiting[0]], zmq.NOBLOCK)
             except zmq.Again:
@@ -137,9 +138,3 @@ class FrontDoor:
                 viewer.routing_id, viewer.lost = None, True
                 return
             viewer.waiting.popleft()
-
-    def _tell_gaps(self, viewer: _Viewer) -> None:
-        """Say which events were left out, now that the viewer has read all before them."""
-        for session_id, (first, last) in viewer.left_out.items():
-            viewer.waiting.append(self._codec.encode(Gap(session_id=session_id, first=first, last=last)))
-        viewer.left_out.clear()

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -41,7 +40,7 @@ class Resolver:
         from fanjoin.ipc.config_session import taken_up
 
         config = load_config(self._home)
-        resolved = resolve(config, self._environ, Flags(**_given(flags)), taken_up(session, config, self._environ))
+        resolved = resolve(config, self._environ, Flags(**flags.as_flags()), taken_up(session, config, self._environ))
         if resolved.needs_local_server:
             raise UserError("The local model runs only for a turn that is followed.")
         if keyed and not flags.api_key_env:
@@ -76,12 +75,6 @@ class Resolver:
                 f"that it was given to (a key that it was given is kept nowhere): {error}"
             )
             return replace(turn, problem=problem)
-
-
-def _given(flags: TurnFlags) -> dict[str, Any]:
-    """Return the flags that were given, as the configuration takes them."""
-    given = msgspec.to_builtins(flags)
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
 
 
 def _require_same_place(wanted: Endpoint, own: Endpoint) -> None:
