@@ -124,10 +124,10 @@ def resolve_command(start: Start, session_id: str, choice: str | None, *, quiet:
         _ask(ResolveUnknown(request_id=new_id(REQUEST), session_id=found.session_id, retry=False))
         print_text(f"The turn of {found.session_id} was given up.")
         return 0
-    from fanjoin.client.core_process import CoreProcess
+    from fanjoin.client.core import core_for
 
     start.interrupts.listen()
-    start = Start(CoreProcess(prepare_home(home_from(os.environ))), start.interrupts)
+    start = Start(core_for(prepare_home(home_from(os.environ))), start.interrupts)
     return run_turn(
         start,
         lambda: "",
@@ -139,7 +139,7 @@ def resolve_command(start: Start, session_id: str, choice: str | None, *, quiet:
 def _ask(request: DeleteSession | ResolveUnknown) -> None:
     """Have a supervisor that is started for it do something."""
     from fanjoin.client.ask import ask
-    from fanjoin.client.core_process import CoreProcess
+    from fanjoin.client.core import core_for
     from fanjoin.ipc.settings import SupervisorSettings
 
-    ask(CoreProcess(prepare_home(home_from(os.environ))), request, SupervisorSettings())
+    ask(core_for(prepare_home(home_from(os.environ))), request, SupervisorSettings())

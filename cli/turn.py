@@ -12,7 +12,7 @@ from fanjoin.cli.app import Start
 from fanjoin.cli.exit_codes import exit_code
 from fanjoin.cli.output import JsonOutput, TextOutput, result_object
 from fanjoin.cli.signals import InterruptedRunError
-from fanjoin.client.core_process import CoreProcess
+from fanjoin.client.core import Core
 from fanjoin.client.run import Job, Run
 from fanjoin.ipc.config import Resolved
 from fanjoin.ipc.errors import FanjoinError, OwnerLostError, UserError
@@ -127,14 +127,19 @@ class _TurnRun:
         core = self._core
         if core is None:
             raise UserError("A run needs its own process: use the fanjoin command, or python -m fanjoin.cli.")
-        if self._options.daemon == "require":
-            raise UserError("No daemon serves this home, and --daemon require asks for one. Use --daemon auto.")
+        if core.shared:
+            streams.complain(f"attached to the daemon (process {core.pid})")
+        elif self._options.daemon == "require":
+            raise UserError(
+                "No daemon serves this home, and --daemon require asks for one. Nothing was run.\n"
+                "Start one with `fanjoin daemon start`, or use --daemon auto."
+            )
         with ExitStack() as stack:
             with self._interrupts.raising():
                 wanted = prepare(core.home, text, stack)
             return self._follow(core, wanted)
 
-    def _follow(self, core: CoreProcess, wanted: Wanted) -> int:
+    def _follow(self, core: Core, wanted: Wanted) -> int:
         self._run = run = Run(core, wanted.job, self._output.told, self._interrupted)
         try:
             done = run.follow()

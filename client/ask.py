@@ -1,7 +1,7 @@
-"""One question or wish to a supervisor that is started for it alone."""
+"""One question or wish to a supervisor: the daemon, or one that is started for it alone."""
 
-from fanjoin.client.core_process import CoreProcess
-from fanjoin.client.run import AGENT_ENTRY, BEAT_SECONDS, CLOSE_SECONDS, OWNER, raise_if_refused
+from fanjoin.client.core import Core
+from fanjoin.client.run import AGENT_ENTRY, BEAT_SECONDS, CLOSE_SECONDS, raise_if_refused
 from fanjoin.client.viewer import Viewer
 from fanjoin.ipc.bootstrap import CoreBootstrap
 from fanjoin.ipc.errors import OwnerLostError
@@ -10,8 +10,8 @@ from fanjoin.ipc.session_messages import DeleteSession, ResolveUnknown
 from fanjoin.ipc.settings import SupervisorSettings
 
 
-def ask(core: CoreProcess, request: DeleteSession | ResolveUnknown, settings: SupervisorSettings) -> ToViewer:
-    """Have something done and return the answer; the supervisor has ended when this returns.
+def ask(core: Core, request: DeleteSession | ResolveUnknown, settings: SupervisorSettings) -> ToViewer:
+    """Have something done and return the answer; one that was started for it has ended when this returns.
 
     Raises:
         UserError, RunError: it cannot run here, or refused.
@@ -21,7 +21,7 @@ def ask(core: CoreProcess, request: DeleteSession | ResolveUnknown, settings: Su
         home=str(core.home), instance_id=core.instance_id, owned=True, agent_entry=AGENT_ENTRY, settings=settings
     )
     try:
-        viewer = Viewer(core.endpoints(bootstrap), OWNER)
+        viewer = Viewer(core.endpoints(bootstrap), core.viewer)
         try:
             viewer.send(request)
             return _answer(core, viewer)
@@ -31,7 +31,7 @@ def ask(core: CoreProcess, request: DeleteSession | ResolveUnknown, settings: Su
         core.close(CLOSE_SECONDS)
 
 
-def _answer(core: CoreProcess, viewer: Viewer) -> ToViewer:
+def _answer(core: Core, viewer: Viewer) -> ToViewer:
     while True:
         alive = core.alive
         viewer.wait(BEAT_SECONDS)

@@ -32,6 +32,10 @@ class CoreProcess:
         home: the home folder, prepared.
     """
 
+    shared = False
+    viewer = "owner"
+    """The name under which the supervisor knows whom it belongs to."""
+
     def __init__(self, home: Path) -> None:
         from fanjoin.ipc.platform import detached_flags
 

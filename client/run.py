@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from fanjoin.client.core_process import CoreProcess
+from fanjoin.client.core import Core
 from fanjoin.client.viewer import Viewer
 from fanjoin.client.wake import Wake
 from fanjoin.ipc.bootstrap import CoreBootstrap
@@ -14,7 +14,6 @@ from fanjoin.ipc.session_messages import ResolveUnknown
 from fanjoin.ipc.settings import SupervisorSettings
 
 AGENT_ENTRY = "fanjoin.agent_proc.main:run"
-OWNER = "owner"
 BEAT_SECONDS = 1.0
 CLOSE_SECONDS = 20.0
 _OWN_FAULTS = ("invalid_params", "not_found")
@@ -57,7 +56,7 @@ class Run:
 
     def __init__(
         self,
-        core: CoreProcess,
+        core: Core,
         job: Job,
         told: Callable[[Told], None],
         interrupted: Callable[[], CancelTurn | None],
@@ -88,12 +87,12 @@ class Run:
             submit=self._request if isinstance(self._request, Submit) else None,
             environ=self._environ,
         )
-        viewer = Viewer(self._core.endpoints(bootstrap), OWNER)
+        viewer = Viewer(self._core.endpoints(bootstrap), self._core.viewer)
         try:
             with Wake() as wake:
                 viewer.also_watch(wake.fileno())
                 self._core.call_when_gone(wake.set)
-                if not isinstance(self._request, Submit):
+                if self._core.shared or not isinstance(self._request, Submit):
                     viewer.send(self._request)
                 done = self._listen(viewer, wake)
         finally:
@@ -139,7 +138,7 @@ class Run:
             self._core.kill()
             raise self._lost(
                 f"The supervisor did not answer for {self._settings.silence_seconds:g} s "
-                "(supervisor.silence_seconds) and was ended"
+                f"(supervisor.silence_seconds){'' if self._core.shared else ' and was ended'}"
             )
         viewer.send(Ping(request_id="beat"))
 

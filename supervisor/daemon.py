@@ -106,9 +106,7 @@ class Daemon:
         self._service.outlive_viewers()
         self.endpoints = self._service.endpoints
         started_at = time.time()
-        methods = Methods(
-            _about(bootstrap, started_at), Book(self._home, bootstrap.environ), bootstrap.instance_id
-        )
+        methods = Methods(_about(bootstrap, started_at), Book(self._home, bootstrap.environ), bootstrap.instance_id)
         office = FrontOffice(self._service.viewer_joined, self._service.viewer_said, self._service.viewer_left)
         token = new_secret() + new_secret()
         try:

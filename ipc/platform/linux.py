@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "POLLS_PIPES",
     "arm_backstop",
+    "become",
     "become_subreaper",
     "boot_id",
     "can_write",
@@ -41,6 +42,7 @@ __all__ = [
 if sys.platform == "linux":
     from fanjoin.ipc.platform.posix import (
         POLLS_PIPES,
+        become,
         can_write,
         contain_own_tree,
         detached_flags,

@@ -12,6 +12,7 @@ from fanjoin.ipc.environment import ATTEMPT_TAG, RUN_TAG
 __all__ = [
     "POLLS_PIPES",
     "arm_backstop",
+    "become",
     "become_subreaper",
     "boot_id",
     "can_write",
@@ -34,6 +35,7 @@ __all__ = [
 if sys.platform == "darwin":
     from fanjoin.ipc.platform.posix import (
         POLLS_PIPES,
+        become,
         can_write,
         contain_own_tree,
         detached_flags,

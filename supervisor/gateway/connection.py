@@ -51,6 +51,7 @@ class Connection:
         self._to_send = asyncio.Event()
         self._sent = asyncio.Event()
         self._waiting: dict[str, asyncio.Future[ToViewer]] = {}
+        self._holds: dict[str, int] = {}
         self._held: dict[str, list[Event | Gap]] = {}
         self._ends: dict[str, Event] = {}
         self._turns: set[str] = set()
@@ -111,8 +112,8 @@ class Connection:
             await self._to_send.wait()
             self._to_send.clear()
             while (frame := self._outbox.take()) is not None:
-                self._sent.set()
                 await self._wire.send(frame, text=True)
+                self._sent.set()
 
     # --- towards the supervisor -----------------------------------------------------------------------------------
 
@@ -148,6 +149,7 @@ class Connection:
 
     def hold(self, session_id: str) -> None:
         """Keep the events of a session back, so that they come after the answer that announces them."""
+        self._holds[session_id] = self._holds.get(session_id, 0) + 1
         self._held.setdefault(session_id, [])
 
     def let_go(self, session_id: str) -> None:
@@ -155,8 +157,12 @@ class Connection:
         asyncio.get_running_loop().call_soon(self._let_go, session_id)
 
     def _let_go(self, session_id: str) -> None:
-        for message in self._held.pop(session_id, []):
-            self.hear(message)
+        self._holds[session_id] -= 1
+        if self._holds[session_id]:
+            return
+        del self._holds[session_id]
+        for message in self._held.pop(session_id):
+            self._happened(message)
 
     # --- from the supervisor --------------------------------------------------------------------------------------
 
@@ -191,10 +197,11 @@ class Connection:
                     self._outbox.put_event(session_id, sequence, frame)
         self._to_send.set()
 
-    @property
-    def has_sent_all(self) -> bool:
-        """Say whether nothing waits to be sent."""
-        return not self._outbox
+    async def all_sent(self) -> None:
+        """Wait until the client has been sent everything."""
+        while self._outbox:
+            self._sent.clear()
+            await self._sent.wait()
 
 
 class _End(Struct):

@@ -51,6 +51,6 @@ def _is_local(origin: str) -> bool:
     """Say whether a page comes from this machine; ``null``, which any sandboxed page sends, does not."""
     try:
         parts = urlsplit(origin)
-        return parts.scheme in {"http", "https"} and parts.hostname in _OUR_NAMES
     except ValueError:
         return False
+    return parts.scheme in {"http", "https"} and parts.hostname in _OUR_NAMES

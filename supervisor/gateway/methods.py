@@ -6,9 +6,8 @@ from typing import Any, cast
 from msgspec import Struct, structs, to_builtins
 
 from fanjoin.ipc.ids import REQUEST, new_id
-from fanjoin.ipc.messages import Accepted, CancelDelegate, CancelTurn, JsonObject, Ping
+from fanjoin.ipc.messages import Accepted, CancelDelegate, CancelTurn, JsonObject, Ping, Submit
 from fanjoin.ipc.payload import payload_json
-from fanjoin.ipc.messages import Submit
 from fanjoin.ipc.session_messages import (
     CreateSession,
     DelegationList,
@@ -177,7 +176,11 @@ class Methods:
             images=[{name: value for name, value in image.items() if value is not None} for image in images],
             wait_if_held=True,
         )
-        accepted = cast(Accepted, await viewer.ask_as(input_id, lambda _: submit))
+        viewer.hold(session_id)
+        try:
+            accepted = cast(Accepted, await viewer.ask_as(input_id, lambda _: submit))
+        finally:
+            viewer.let_go(session_id)
         if accepted.outcome is None:
             viewer.own(accepted.admission_id)
         return {

@@ -73,7 +73,7 @@ class SubmitParams(TurnFlags, frozen=True, kw_only=True, forbid_unknown_fields=T
     text: str
     input_id: Name | None = None
     finite: bool = False
-    images: list[ImageParams] = []
+    images: tuple[ImageParams, ...] = ()
     max_turns: Whole | None = None
     deadline: Seconds | None = None
     max_tokens_total: Tokens | None = None

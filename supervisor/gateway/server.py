@@ -81,8 +81,7 @@ class Gateway:
         await self._closing.wait()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS / 2):
-                while not all(one.has_sent_all for one in self._connections.values()):
-                    await asyncio.sleep(0.01)
+                await asyncio.gather(*(one.all_sent() for one in self._connections.values()))
         server.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
@@ -114,13 +113,13 @@ class Gateway:
 
         class Guarded(ServerConnection):
             def connection_made(self, transport: asyncio.BaseTransport) -> None:
-                gateway._count += 1  # noqa: SLF001 - a part of it
+                gateway._count += 1
                 super().connection_made(transport)
-                if gateway._count > MOST_CONNECTIONS:  # noqa: SLF001
+                if gateway._count > MOST_CONNECTIONS:
                     self.transport.abort()
 
             def connection_lost(self, exc: Exception | None) -> None:
-                gateway._count -= 1  # noqa: SLF001
+                gateway._count -= 1
                 super().connection_lost(exc)
 
         return Guarded

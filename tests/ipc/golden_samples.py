@@ -17,6 +17,7 @@ from fanjoin.ipc.messages import (
     CancelTurn,
     Delegate,
     Done,
+    Drain,
     Event,
     Hello,
     Joined,
@@ -205,6 +206,7 @@ MESSAGES: list[Struct] = [
     CancelTurn(admission_id="t_one", reason="viewer_lost", now=True),
     CancelDelegate(request_id="r_one", target_id="d_one"),
     Ping(request_id="r_one"),
+    Drain(request_id="r_one", now=True),
     Accepted(
         request_id="r_one", session_id="s_one", admission_id="t_one", sequence=7, status="started", outcome={"a": 1}
     ),

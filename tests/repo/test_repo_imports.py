@@ -34,6 +34,7 @@ EXPORTED = {
         "load_config",
         "origins_of",
         "resolve",
+        "supervisor_settings",
         "with_local_server",
     ],
 }
