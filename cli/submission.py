@@ -5,6 +5,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from fanjoin.cli import streams
 from fanjoin.cli.turn import TurnOptions, Wanted
 from fanjoin.client.run import Job
@@ -23,29 +25,71 @@ if TYPE_CHECKING:
     from fanjoin.client.sessions import StoredSession
 
 
+class Opening(Struct, frozen=True, kw_only=True):
+    """What the turns of a command have in common. ``session`` is the one that is gone on with, if there is one.
+
+    ``environ`` is what turns need of the environment that nobody brings settings for.
+    """
+
+    session: "StoredSession | None"
+    flags: dict[str, Any]
+    resolved: Resolved
+    settings: TurnSettings
+    environ: dict[str, str]
+
+
+def opening(home: Path, options: TurnOptions, stack: ExitStack) -> Opening:
+    """Return what every turn of this command line runs with; what it starts on the way goes onto the stack.
+
+    Raises:
+        UserError: a flag or the configuration is wrong, or there is no such session.
+    """
+    session = _session(home, options.resume) if options.resume is not None else None
+    flags = options.turn_flags()
+    resolved = _resolve(home, flags, session)
+    return Opening(
+        session=session,
+        flags=flags,
+        resolved=resolved,
+        settings=_with_local_model(resolved, stack),
+        environ=environment_for(load_config(home), os.environ),
+    )
+
+
+def pictures_of(options: TurnOptions) -> list[JsonObject]:
+    """Return the images of the command line as a submission carries them.
+
+    Raises:
+        UserError: one is missing, too large, or no image.
+    """
+    return [_image(Path(name)) for name in options.image]
+
+
+def submission(opened: Opening, text: str, pictures: list[JsonObject], input_id: str, *, finite: bool) -> Submit:
+    """Return a turn; ``input_id`` is its own identity, where it was given one."""
+    named = clean(input_id)
+    return Submit(
+        request_id=named or new_id(REQUEST),
+        session_id=opened.session.session_id if opened.session else "",
+        text=text,
+        finite=finite,
+        payload_json=payload_json(text, _wire_flags(opened.flags), finite=finite, images=pictures),
+        settings=opened.settings,
+        images=pictures,
+        create=None if opened.session else _creation(opened.resolved, named),
+    )
+
+
 def chat_request(home: Path, text: str, options: TurnOptions, stack: ExitStack) -> Wanted:
     """Return the submission of ``chat`` or ``run``.
 
     Raises:
         UserError: a flag, an image or the configuration is wrong, or there is no such session.
     """
-    pictures = [_image(Path(name)) for name in options.image]
-    session = _session(home, options.resume) if options.resume is not None else None
-    flags = options.turn_flags()
-    resolved = _resolve(home, flags, session)
-    input_id = clean(options.input_id or "")
-    submit = Submit(
-        request_id=input_id or new_id(REQUEST),
-        session_id=session.session_id if session else "",
-        text=text,
-        finite=True,
-        payload_json=payload_json(text, _wire_flags(flags), finite=True, images=pictures),
-        settings=_with_local_model(resolved, stack),
-        images=pictures,
-        create=None if session else _creation(resolved, input_id),
-    )
-    environ = environment_for(load_config(home), os.environ) if session or input_id else {}
-    return _wanted(submit, resolved, environ)
+    pictures = pictures_of(options)
+    opened = opening(home, options, stack)
+    submit = submission(opened, text, pictures, options.input_id or "", finite=True)
+    return _wanted(submit, opened.resolved, opened.environ if opened.session or options.input_id else {})
 
 
 def retry_request(home: Path, session_id: str, stack: ExitStack) -> Wanted:

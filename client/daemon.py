@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, BinaryIO, NoReturn, cast
 
 from fanjoin.ipc.environment import RUN_TAG, allowed_environment
 from fanjoin.ipc.errors import OwnerLostError, RunError, UserError
@@ -198,8 +198,7 @@ def _spawn(home: Path, bootstrap: "CoreBootstrap") -> "subprocess.Popen[bytes]":
             env=_environment(home),
             **detached_flags(),
         )
-    assert process.stdin is not None  # noqa: S101 - a pipe was asked for
-    with process.stdin as stream:
+    with cast(BinaryIO, process.stdin) as stream:
         write_frame(stream, bootstrap)
     return process
 
@@ -212,8 +211,7 @@ def _first_word(process: "subprocess.Popen[bytes]", bootstrap: "CoreBootstrap") 
     watchdog = threading.Timer(READY_SECONDS, process.kill)
     watchdog.start()
     try:
-        assert process.stdout is not None  # noqa: S101 - a pipe was asked for
-        with process.stdout as stream:
+        with cast(BinaryIO, process.stdout) as stream:
             ready = read_frame(stream, CoreReady)
     except (OSError, BadFrameError):
         ready = None

@@ -27,7 +27,7 @@ class Wire(Protocol):
         """Return the next frame."""
         ...
 
-    async def send(self, message: bytes, text: bool | None = None) -> None:
+    async def send(self, message: bytes, *, text: bool | None = None) -> None:
         """Send a frame; returns once the client reads."""
         ...
 
@@ -132,7 +132,7 @@ class Connection:
         answer = self._waiting[request_id] = asyncio.get_running_loop().create_future()
         try:
             self._say(self._name, make(request_id))
-            told = await answer
+            told: ToViewer = await answer
         finally:
             del self._waiting[request_id]
         if isinstance(told, RefusedMessage):

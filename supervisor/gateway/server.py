@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
 from websockets.asyncio.server import Server, ServerConnection, serve
@@ -158,6 +158,6 @@ class Gateway:
         self._thread.join(2 * _CLOSE_SECONDS)
 
 
-def _choose(_wire: ServerConnection, offered: "list[Subprotocol] | tuple[Subprotocol, ...]") -> Subprotocol | None:
+def _choose(_wire: ServerConnection, offered: Sequence[Subprotocol]) -> Subprotocol | None:
     """Speak our subprotocol with a client that offers it; the token that it offers beside is never repeated."""
     return Subprotocol(guard.PROTOCOL) if guard.PROTOCOL in offered else None
