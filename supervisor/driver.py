@@ -75,7 +75,7 @@ LATE_RESULT_SECONDS = 0.005
 """How long a dead process's last message may take through the socket: the exit can overtake it."""
 
 
-class _Process(Struct):
+class _Process(Struct, eq=False):
     """What the driver knows of a process beyond the core."""
 
     secret: str
@@ -139,6 +139,7 @@ class Driver:
         if now - self._last_beat >= BEAT_SECONDS:
             self._last_beat = now
             self._front.flush()
+            self.launcher.beat(now)
             self._cap_logs()
         self.feed(Tick())
 
