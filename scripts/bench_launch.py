@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from statistics import median
 
+import psutil
 import zmq
 from bench_support import row
 
@@ -28,10 +29,14 @@ ENTRY = "fanjoin.agent_proc.main:run"
 
 
 class Waiting:
-    """A report that only keeps what failed."""
+    """A report that keeps the last pid, and stops at a failure."""
+
+    pid = 0
 
     def launched(self, attempt_id: str, pid: int) -> None:
-        """Take no note."""
+        """Keep the pid."""
+        del attempt_id
+        self.pid = pid
 
     def failed(self, attempt_id: str, message: str) -> None:
         """Stop: there is nothing to measure."""
@@ -50,6 +55,7 @@ class Bench:
         self.bare = BareFork(folder)
         self.loop = Loop()
         self.sockets = Sockets(folder, "ipc", self.loop)
+        self.report = Waiting()
         self.count = 0
 
     def order(self) -> Order:
@@ -81,9 +87,9 @@ class Bench:
         launcher.launch(order)
         while not heard:
             self.loop.run_once(1)
-        for _ in range(5):
-            self.loop.run_once(0.01)
         launcher.release(order.attempt_id)
+        while psutil.pid_exists(self.report.pid):  # its end must not fall into the next measurement
+            self.loop.run_once(0.01)
         return heard[0] - began
 
     def time_bare(self) -> float:
@@ -117,12 +123,16 @@ def serve_bare(read: int, address: str) -> None:
         pass
     gc.freeze()
     while os.read(read, 1):
-        if os.fork() == 0:
-            dealer = zmq.Context().socket(zmq.DEALER)
+        pid = os.fork()
+        if pid == 0:
+            context = zmq.Context()
+            dealer = context.socket(zmq.DEALER)
             dealer.connect(address)
             dealer.send(b"hello")
-            time.sleep(0.2)  # until the message is out
+            dealer.close()
+            context.term()  # waits until the message is out
             os._exit(0)
+        os.waitpid(pid, 0)
     os._exit(0)
 
 
@@ -133,8 +143,8 @@ def main() -> None:
         folder = Path(name) / "i"
         folder.mkdir(mode=0o700)
         bench = Bench(folder)
-        forked = ZygoteLauncher(bench.zygote, bench.loop, Waiting())
-        fresh = SpawnLauncher(bench.loop, Waiting(), folder, 0, None)
+        forked = ZygoteLauncher(bench.zygote, bench.loop, bench.report)
+        fresh = SpawnLauncher(bench.loop, bench.report, folder, 0, None)
         times: dict[str, list[float]] = {"zygote": [], "bare": [], "fresh": []}
         for number in range(rounds + 2):
             measured = {"zygote": bench.time(forked), "bare": bench.time_bare(), "fresh": bench.time(fresh)}

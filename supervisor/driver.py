@@ -79,7 +79,7 @@ LATE_RESULT_SECONDS = 0.005
 """How long a dead process's last message may take through the socket: the exit can overtake it."""
 
 
-class _Process(Struct):
+class _Process(Struct, eq=False):
     """What the driver knows of a process beyond the core."""
 
     secret: str
@@ -145,6 +145,7 @@ class Driver:
         if now - self._last_beat >= BEAT_SECONDS:
             self._last_beat = now
             self._front.flush()
+            self.launcher.beat(now)
             self._cap_logs()
             if self.drain is not None and now >= self._next_probe:
                 self._next_probe = now + PROBE_SECONDS

@@ -160,8 +160,10 @@ class Service:
     def _publish(self) -> None:
         """Let other commands of this user find the front door."""
         path = self._folder / "endpoints.json"
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        whole = path.with_suffix(".new")
+        with open(os.open(whole, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(msgspec.json.encode(self.endpoints))
+        os.replace(whole, path)  # whoever looks finds all of it or nothing
 
     def viewers_lost(self) -> None:
         """End what runs: nobody waits for it. Safe to call from a signal handler or another thread."""

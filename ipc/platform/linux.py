@@ -69,11 +69,16 @@ if sys.platform == "linux":
         return ctypes.CDLL(None)
 
     def arm_backstop(descriptor: int) -> None:
-        """Let the kernel SIGKILL this process when the last writer of the pipe is gone, even when it is stuck in C."""
-        fcntl.fcntl(descriptor, fcntl.F_SETOWN, os.getpid())
-        fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGKILL)
-        flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
-        fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | os.O_ASYNC)
+        """Let the kernel SIGKILL this process when the last writer of the pipe is gone, even when it is stuck in C.
+
+        The inherited descriptor is closed for one of our own: the owner of a pipe's signal is kept with the open file,
+        which all that inherited it share.
+        """
+        own = os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY | os.O_NONBLOCK)
+        os.close(descriptor)
+        fcntl.fcntl(own, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(own, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(own, fcntl.F_SETFL, fcntl.fcntl(own, fcntl.F_GETFL) | os.O_ASYNC)
 
     def limit_memory(megabytes: int) -> None:
         """Let this process allocate so many MiB more than it has now; past it, allocation fails."""

@@ -47,6 +47,9 @@ class Launcher(Protocol):
     def release(self, attempt_id: str) -> None:
         """Close our end of a dead process's lifeline. Called once, after ``exited``."""
 
+    def beat(self, now: float) -> None:
+        """Do something about what has waited too long. Called about once a second, with monotonic seconds."""
+
     def pids(self) -> set[int]:
         """Return every process that is ours to know: agents, spares, helpers. All others below us are leftovers."""
 

@@ -121,6 +121,9 @@ class SpawnLauncher:
         if child is not None:
             _close_lifeline(child)
 
+    def beat(self, now: float) -> None:
+        """Do nothing: a launch is done when ``launch`` returns, and nobody stands between us and an exit."""
+
     def pids(self) -> set[int]:
         """Return every interpreter that was started here and may live."""
         children = [*self._children.values(), *self._spares]

@@ -6,9 +6,11 @@ import signal
 import socket
 import subprocess
 import sys
+import time
+import traceback
 from functools import partial
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fanjoin.ipc import platform
 from fanjoin.supervisor.exit_cause import Exit
@@ -21,6 +23,10 @@ if sys.platform != "linux":
 
 AGENTS = "fanjoin.agent_proc.main"
 """The module with ``preload`` and ``tls_context``; a name, because this package may not import that one."""
+
+
+STUCK_SECONDS = 5.0
+"""A launch takes milliseconds and a death is told at once; a zygote that owes either for so long does not run."""
 
 
 class ZygoteHandle(Struct, frozen=True):
@@ -43,6 +49,8 @@ def fork_zygote(agents: str = AGENTS) -> ZygoteHandle:
             os.setsid()  # signals of a terminal are not for it
             ours.close()
             serve(theirs, backstop, agents)
+        except BaseException:  # noqa: BLE001 - the process ends here; the supervisor's log keeps the cause
+            traceback.print_exc()
         finally:
             os._exit(1)
     theirs.close()
@@ -56,20 +64,25 @@ class _Child(Struct):
     pid: int = 0
     pidfd: int = -1
     ended: bool = False
+    asked: float = field(default_factory=time.monotonic)
+    dead: float = 0.0
 
     @property
     def attempt_id(self) -> str:
         return self.order.attempt_id
 
+    def waits_since(self, moment: float) -> bool:
+        """Say whether its launch was asked, or its death seen, before a moment, and the zygote has not said so yet."""
+        return self.asked < moment if not self.pid else 0 < self.dead < moment and not self.ended
+
 
 class ZygoteLauncher:
     """Forks agents from a zygote; a dead zygote is replaced before the next launch."""
 
-    backstop = -1  # forked agents arm it themselves
-
     def __init__(self, zygote: ZygoteHandle, loop: Loop, report: Report, agents: str = AGENTS) -> None:
         self._zygote: ZygoteHandle | None = zygote
         self._backstop = zygote.backstop
+        self.backstop = zygote.backstop[0]  # a zygote inherits it under its number, whether forked or executed
         self._loop = loop
         self._report = report
         self._agents = agents
@@ -168,7 +181,13 @@ class ZygoteLauncher:
             child.pid = pid
             with contextlib.suppress(OSError):  # the zygote tells of its end as well
                 child.pidfd = os.pidfd_open(pid)
+            self._loop.watch(child.pidfd, partial(self._seen_dead, child))
             self._report.launched(attempt_id, pid)
+
+    def _seen_dead(self, child: _Child) -> None:
+        """Note when a process died; how it did is the zygote's to say."""
+        self._loop.unwatch(child.pidfd)
+        child.dead = time.monotonic()
 
     def _ended(self, attempt_id: str, code: int | None, number: int | None) -> None:
         child = self._children.get(attempt_id)
@@ -223,6 +242,12 @@ class ZygoteLauncher:
         if child.pidfd >= 0:
             self._loop.unwatch(child.pidfd)
             os.close(child.pidfd)
+
+    def beat(self, now: float) -> None:
+        """End a zygote that keeps a launch or an exit to itself, stopped or stuck; another one takes its place."""
+        late = now - STUCK_SECONDS
+        if self._zygote is not None and any(child.waits_since(late) for child in self._children.values()):
+            platform.end_process(self._zygote.pid)
 
     def pids(self) -> set[int]:
         """Return the zygote and every agent that has not been reported dead."""

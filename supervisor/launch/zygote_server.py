@@ -189,10 +189,6 @@ class Zygote:
         with open(lifeline, "rb", buffering=0, closefd=False) as stream:
             bootstrap = read_frame(stream, AgentBootstrap, AGENT_LIMIT)
         if bootstrap is not None:
-            # A description of its own: the owner of a pipe's signal is kept with the open file, not with the process.
-            own = os.open(f"/proc/self/fd/{self._backstop[0]}", os.O_RDONLY | os.O_NONBLOCK)
-            os.close(self._backstop[0])
-            platform.arm_backstop(own)
             begin(bootstrap, lifeline)
 
     def _report_deaths(self) -> None:

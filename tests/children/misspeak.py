@@ -87,7 +87,8 @@ def thief(speaker: Speaker) -> None:
     other, endpoints = speaker.sibling(), speaker.bootstrap.endpoints
     context = zmq.Context()
     dealer = context.socket(zmq.DEALER)
-    link_module._connect(dealer, endpoints, other)
+    dealer.setsockopt(zmq.ROUTING_ID, other.encode())
+    dealer.connect(endpoints.back)
     codec = agent_side(Path(endpoints.spool))
     who = {"run_id": speaker.bootstrap.run_id, "attempt_id": other}
     for _ in range(5):
@@ -125,12 +126,6 @@ def after_ack(speaker: Speaker) -> None:
     link_module.exit_now = lambda _code: os.kill(os.getpid(), signal.SIGSEGV)  # type: ignore[assignment]
 
 
-def stay(speaker: Speaker) -> None:
-    """Never leave, although the result is acknowledged."""
-    del speaker
-    link_module.exit_now = lambda _code: time.sleep(300)  # type: ignore[assignment]
-
-
 def sent(speaker: Speaker) -> None:
     """Die of a fault in the moment in which the result has left."""
     send = speaker.link._send_result
@@ -160,7 +155,6 @@ DEEDS: dict[str, Callable[[Speaker], None]] = {
     "greet-again": greet_again,
     "replay": replay,
     "after-ack": after_ack,
-    "stay": stay,
     "sent": sent,
     "lost": lost,
 }

@@ -19,9 +19,21 @@ def fates(result: dict[str, Any]) -> list[tuple[str, str]]:
 
 def core_of(home: Home) -> psutil.Process:
     """Return the process of the home's one supervisor."""
-    found = [process for process in home.processes() if "supervisor.main" in " ".join(process.cmdline())]
-    pids = {process.pid for process in found}
-    return next(process for process in found if process.ppid() not in pids)
+    found = {process.pid: process for process in home.processes() if "supervisor.main" in _command(process)}
+    return next(process for process in found.values() if _parent(process) not in {0, *found})
+
+
+def _command(process: psutil.Process) -> str:
+    """Return a process's command line, nothing when it has just ended."""
+    with contextlib.suppress(psutil.Error):
+        return " ".join(process.cmdline())
+    return ""
+
+
+def _parent(process: psutil.Process) -> int:
+    with contextlib.suppress(psutil.Error):
+        return process.ppid()
+    return 0
 
 
 def count(home: Home, what: str) -> int:

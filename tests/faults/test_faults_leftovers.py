@@ -30,7 +30,7 @@ def left(home: Home) -> list[int]:
 def test_what_a_delegate_left_is_gone_within_a_second_of_its_end(home: Home, launcher: str) -> None:
     """Own sessions, double forks, deaf to SIGTERM: gone while a sibling still works, long before the run's end."""
     home.config(f"delegation: {{launcher: {launcher}}}")
-    process = home.start(delegate_plan("leave", "[[sleep 2]] b"), "--format", "json", entry=MISBEHAVE)
+    process = home.start(delegate_plan("leave", "[[sleep 1.5]] b"), "--format", "json", entry=MISBEHAVE)
     wait_until(lambda: count(home, "receipts"), "receipt of the first delegate")
     wait_until(lambda: not left(home), "end of what it left", 1)
     assert process.poll() is None

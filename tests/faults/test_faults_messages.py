@@ -69,7 +69,7 @@ def memory_of(process: Any) -> int:
 
 def test_a_flood_of_output_is_bounded_and_its_end_is_kept(home: Home) -> None:
     """One prints 200 MB and goes, one prints 100 MB a second until it is ended: little stays of either."""
-    home.config("delegation: {child_timeout_seconds: 3, cancel_grace_seconds: 0}")
+    home.config("delegation: {child_timeout_seconds: 2, cancel_grace_seconds: 0}")
     process = home.start(delegate_plan("flood", "print", "count this"), "--format", "json", entry=MISBEHAVE)
     wait_until((home.path / "reached-print").exists, "delegate that prints")
     core = core_of(home)

@@ -13,6 +13,7 @@ import pytest
 from faults_support import EARLY, MUTE, core_of, count, fates, living_delegates
 from run_support import GONE_SECONDS, MISBEHAVE, Home, delegate_plan, plan, wait_until
 
+from fanjoin.supervisor.core.attempts import HELLO_SECONDS
 from fanjoin.supervisor.launch.base import OomWatch
 
 if sys.platform == "win32":
@@ -44,7 +45,7 @@ def test_a_death_before_the_hello_is_seen_at_once(home: Home, launcher: str) -> 
     began = time.monotonic()
     result = home.result(delegate_plan("one", "two"), entry=EARLY)
     assert sorted(fates(result)) == [("completed", ""), ("crashed", "killed")]
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < HELLO_SECONDS / 2
     crashed = next(entry for entry in result["results"] if not entry["ok"])
     assert "about to die" in crashed["error"]["message"]
     assert crashed["exit"] == {"code": None, "signal": "SIGKILL"}
@@ -65,7 +66,7 @@ def test_a_mute_process_can_be_cancelled(home: Home) -> None:
     process = home.start(delegate_plan("one"), entry=MUTE)
     wait_until((home.path / "first").exists, "delegate that says no hello")
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=3)
+    process.communicate(timeout=GONE_SECONDS)
     assert process.returncode == 130
     home.check_nothing_left()
     assert home.statuses() == [("cancelled", "cancelled")]

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 from faults_support import MISSPEAK, core_of, count
-from run_support import CHILDREN, GONE_SECONDS, Home, Provider, delegate_plan, wait_until
+from run_support import CHILDREN, GONE_SECONDS, Home, delegate_plan, wait_until
 
 if sys.platform == "win32":
     pytest.skip("mode bits, limits and kills are those of POSIX systems", allow_module_level=True)
@@ -51,7 +51,7 @@ def test_results_that_arrive_under_a_lock_are_told_only_once_they_are_recorded(h
         process = home.start(delegate_plan(*["[[sleep 0.4]] a"] * 6), "--format", "stream-json", stdout=out)
         wait_until(lambda: len(home.provider.requests()) == 7, "requests of all delegates")
         with write_lock(home):
-            time.sleep(2.5)  # a lock is a length of time
+            time.sleep(1.5)  # a lock is a length of time
             assert completed_in(stream) == []
             assert process.poll() is None
         process.communicate(timeout=20)
@@ -82,27 +82,25 @@ def capable(number: int) -> bool:
     return bool(int(status.split("CapEff:")[1].split()[0], 16) >> number & 1)
 
 
-@pytest.fixture(params=["quota", *(["full disk"] if capable(_CAP_SYS_ADMIN) else [])])
-def cramped(
-    request: pytest.FixtureRequest, tmp_path: Path, provider: Provider
-) -> Iterator[tuple[Home, Callable[[], None]]]:
-    """Return a home with room for a few receipts, by a limit of the size of files or by a small disk; and the limit."""
-    home = Home(tmp_path / "home", provider)
-    home.path.mkdir(mode=0o700)
-    if request.param == "quota":
-        yield home, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
-        return
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m,mode=0700", "none", str(home.path)]
-    subprocess.run(mount, check=True)
+def quota() -> None:
+    """Let no file of this process and what it starts grow beyond a few receipts."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path) -> Iterator[Callable[[], None]]:
+    """Mount a disk of 1 MiB on a folder; what is returned makes it larger."""
+    options = ["-t", "tmpfs", "-o", "size=1m,mode=0700", "none", str(folder)]
+    subprocess.run(["mount", *options], check=True)  # noqa: S607 - found on PATH
     try:
-        yield home, lambda: None
+        grow = ["mount", "-o", "remount,size=32m", str(folder)]
+        yield lambda: subprocess.run(grow, check=True).check_returncode()
     finally:
-        subprocess.run(["umount", "-l", str(home.path)], check=True)  # noqa: S607 - found on PATH
+        subprocess.run(["umount", "-l", str(folder)], check=True)  # noqa: S607 - found on PATH
 
 
-def test_a_full_disk_loses_receipts_but_not_the_answer(cramped: tuple[Home, Callable[[], None]]) -> None:
-    """Exit 1 and a clear reason; the answer is printed all the same; what is in the file is whole."""
-    home, limit = cramped
+def check_cramped_run(home: Home, limit: Callable[[], None], make_room: Callable[[], None]) -> None:
+    """Check a run whose receipts find no room, and the one after it that does."""
     process = home.start(delegate_plan(*["[[size 20000]]"] * 40), preexec_fn=limit)
     out, err = process.communicate(timeout=40)
     home.check_no_process()
@@ -116,18 +114,23 @@ def test_a_full_disk_loses_receipts_but_not_the_answer(cramped: tuple[Home, Call
     assert len(receipts) < 40
     for status, length, entry in receipts:
         assert (status, length, json.loads(entry)["ok"]) == ("completed", 20000, True)
-
-
-def test_a_run_after_a_full_disk_puts_the_records_right(home: Home) -> None:
-    """Once there is room again, the next run gives every delegate that has no receipt one that says lost."""
-    process = home.start(
-        delegate_plan(*["[[size 20000]]"] * 40),
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000)),
-    )
-    process.communicate(timeout=40)
-    assert process.returncode == 1
+    make_room()
     assert home.chat("Hello.").returncode == 0
     assert {status for status, _ in home.statuses()} <= {"completed", "lost"}
+
+
+def test_files_that_may_not_grow_cost_receipts_but_not_the_answer(home: Home) -> None:
+    """Exit 1 with the reason, the answer is printed, what is in the file is whole; the next run closes the rest."""
+    check_cramped_run(home, quota, lambda: None)
+
+
+if capable(_CAP_SYS_ADMIN):
+
+    def test_a_full_disk_costs_receipts_but_not_the_answer(home: Home) -> None:
+        """The same on a disk of 1 MiB, which everything else in the home fills as well; only root can mount one."""
+        home.path.mkdir(mode=0o700)
+        with small_disk(home.path) as make_room:
+            check_cramped_run(home, lambda: None, make_room)
 
 
 def test_no_room_at_all_starts_nothing(home: Home) -> None:
@@ -222,7 +225,7 @@ def acknowledged(home: Home) -> set[str]:
     return {name.partition(".")[0] for name in names}
 
 
-@pytest.mark.parametrize("receipts", [1, 12, 25])
+@pytest.mark.parametrize("receipts", [1, 15])
 def test_what_was_acknowledged_is_in_the_file_after_a_kill(home: Home, tmp_path: Path, receipts: int) -> None:
     """SIGKILL of the supervisor amid results and commits: what any agent or viewer was told of has its receipt."""
     stream = tmp_path / "events"
@@ -248,7 +251,7 @@ def test_what_was_acknowledged_is_in_the_file_after_a_kill(home: Home, tmp_path:
     assert ends.count(("lost", "owner_lost")) == 60 - len(kept)
 
 
-@pytest.mark.parametrize("moment", ["delegations", "attempts WHERE receipt_id <> ''", "attempts WHERE pid > 0"])
+@pytest.mark.parametrize("moment", ["delegations", "attempts WHERE receipt_id <> '' AND pid > 0"])
 def test_a_kill_while_delegates_are_launched_leaves_nothing(home: Home, moment: str) -> None:
     """SIGKILL of the supervisor with intents written and forks under way: no process stays, the next run closes all."""
     home.config("delegation: {max_concurrent_children: 30}")
