@@ -24,6 +24,7 @@ AGENT_ENTRY = "fanjoin.agent_proc.main:run"
 READY_SECONDS = 60.0
 """How long a daemon may take from its bootstrap to its first word, recovery after a crash included."""
 LOOK_SECONDS = 0.02
+_ANSWER_SECONDS = 20.0
 _MODULE = "fanjoin.supervisor.daemon"
 _VIEWER = "v_"
 
@@ -279,8 +280,7 @@ def stop_daemon(home: Path, *, now: bool, told: Callable[["DaemonDescriptor"], N
         viewer.send(Drain(request_id=new_id(REQUEST), now=now))
         _await_answer(home, found, viewer)
         told(found)
-        while lives(home, found):
-            time.sleep(LOOK_SECONDS)
+        _await_end(home, found)
     except KeyboardInterrupt:
         viewer.send(Drain(request_id=new_id(REQUEST), now=True))
         raise
@@ -289,7 +289,13 @@ def stop_daemon(home: Path, *, now: bool, told: Callable[["DaemonDescriptor"], N
     return found
 
 
-_ANSWER_SECONDS = 20.0
+def _await_end(home: Path, found: "DaemonDescriptor") -> None:
+    """Wait until a daemon has ended; the lock of the home goes with its process, unless the next one has it."""
+    from fanjoin.client.lock import is_held
+    from fanjoin.ipc.paths import daemon_lock
+
+    while lives(home, found) or (is_held(daemon_lock(home)) and find_daemon(home) is None):
+        time.sleep(LOOK_SECONDS)
 
 
 def _await_answer(home: Path, found: "DaemonDescriptor", viewer: "Viewer") -> None:
