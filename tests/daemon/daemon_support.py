@@ -80,18 +80,10 @@ class DaemonHome(Home):
     @contextlib.contextmanager
     def client(self, **options: Any) -> Iterator["Client"]:
         """Connect to the WebSocket."""
-        with self.connect(**options) as wire:
-            yield Client(wire)
-
-    def connect(self, **options: Any) -> ClientConnection:
-        """Open a connection with the token in its header."""
         told = self.descriptor()
-        return connect(
-            told["url"],
-            additional_headers={"Authorization": f"Bearer {told['token']}"},
-            proxy=None,
-            **{"max_size": MAX_FRAME, **options},
-        )
+        headers = {"Authorization": f"Bearer {told['token']}"}
+        with connect(told["url"], additional_headers=headers, proxy=None, **{"max_size": MAX_FRAME, **options}) as wire:
+            yield Client(wire)
 
 
 class RefusedError(Exception):
