@@ -216,7 +216,7 @@ class Session(Struct, kw_only=True, eq=False):
 
     ``history`` is its conversation so far. ``running`` are dispatched calls of earlier turns, ``ready`` those whose
     result waits to be told. ``unknown`` turns (their owner died) hold its queue. ``settings`` are those of turns that
-    it begins by itself.
+    it begins by itself. ``lookups`` counts submissions that are about to be admitted.
     """
 
     session_id: str
@@ -225,4 +225,5 @@ class Session(Struct, kw_only=True, eq=False):
     ready: deque[Call] = field(default_factory=deque)
     unknown: list[StoredTurn] = field(default_factory=list)
     settings: TurnSettings | None = None
+    lookups: int = 0
     followers: set[str] = field(default_factory=set)

@@ -19,6 +19,7 @@ from fanjoin.supervisor.questions import Answer, FindReceipts, OpenSession, Stor
 from fanjoin.supervisor.records import AdmissionEnded, SessionDeleted
 
 Request = CreateSession | Subscribe | Unsubscribe | ResolveUnknown | DeleteSession
+DECIDED = "Another request has decided about this turn just now."
 DISCARDED = "Its supervisor died before its end was recorded, and it was given up."
 
 
@@ -129,10 +130,11 @@ def _retry(state: State, viewer: str, request: ResolveUnknown, session: Session,
 
     def found(answer: Answer, error: str | None) -> None:
         state.opening -= 1
-        if error is not None:
-            session.unknown.insert(0, stored)
-            refuse(state, Asker(viewer, request.request_id), "storage_unavailable", error)
+        if error is not None or stored not in session.unknown:
+            reason = "storage_unavailable" if error is not None else "not_found"
+            refuse(state, Asker(viewer, request.request_id), reason, error or DECIDED)
             return
+        session.unknown.remove(stored)
         turn = turns.new_turn(state, viewer, submission, stored.session_id, stored.admission_id)
         turn.again, turn.attempts, turn.sequence = True, stored.attempts, stored.sequence
         turn.earlier = list(answer) if isinstance(answer, list) else []
@@ -141,7 +143,6 @@ def _retry(state: State, viewer: str, request: ResolveUnknown, session: Session,
         if stored.answer is not None:
             finish(state, turn, Outcome(status="completed", text=stored.answer))
 
-    session.unknown.remove(stored)
     state.opening += 1
     state.ask(FindReceipts(admission_id=stored.admission_id), found)
 
@@ -180,10 +181,10 @@ def take_over(state: State, session_ids: list[str]) -> None:
 
 def deliver(state: State) -> None:
     """Tell the results that wait in sessions where nothing runs, each as a user turn of its own."""
-    if state.draining or state.closing or state.opening:
+    if state.draining or state.closing:
         return
     for session in [state.sessions[name] for name in sorted(state.touched) if name in state.sessions]:
-        if not session.ready or session.unknown or session.session_id in state.queues:
+        if not session.ready or session.unknown or session.lookups or session.session_id in state.queues:
             continue
         call = session.ready[0]
         text = entries.told_later(call)

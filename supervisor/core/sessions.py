@@ -121,12 +121,14 @@ def _look_up(state: State, asker: Asker, submission: Submit, session: Session) -
     named = replace(submission, session_id=session.session_id)
     question = FindTurn(principal_id=named.principal_id, session_id=session.session_id, request_id=named.request_id)
     state.opening += 1
+    session.lookups += 1
     state.ask(question, lambda answer, error: _found(state, asker, named, answer, error))
 
 
 def _found(state: State, asker: Asker, submission: Submit, answer: Answer, error: str | None) -> None:
     state.opening -= 1
     session = state.sessions[submission.session_id]
+    session.lookups -= 1
     live = _live(state, submission)
     if error is not None:
         refuse(state, asker, "storage_unavailable", error)
