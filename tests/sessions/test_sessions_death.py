@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from run_support import Home, delegate_plan, wait_until
+from run_support import Home, delegate_plan, plan, wait_until
 from sessions_support import Owner, Owners, messages, write
 
 from fanjoin.ipc.messages import Accepted, Done, Refused, TurnDone
@@ -125,6 +125,23 @@ def test_a_retry_joins_the_receipts_that_are_there(owners: Owners, home: Home) -
     first, _ = answer["results"]
     assert [(first["receipt_id"],)] == home.rows("SELECT receipt_id FROM receipts ORDER BY rowid LIMIT 1")
     assert statuses(home) == ["terminal"]
+
+
+def test_a_retry_goes_on_behind_the_last_whole_step(owners: Owners, home: Home) -> None:
+    """Killed after every receipt, while the parent goes on: the joined results stand, and no delegate is run again."""
+    owner = owners.start(daemon=False)
+    client = owner.client()
+    session_id = client.session()
+    last = {"text": "joined both", "do": f"[[hold 2 name={session_id} times=1]]"}
+    text = plan({"delegate": ["[[answer one]]", "[[answer two]]"]}, last)
+    client.ask(owner.submit(session_id, text), Accepted)
+    wait_until(lambda: len(home.provider.requests()) == 4, "second step")
+    owner.kill()
+    done = home.run(home.command("sessions", "resolve", "latest", "--retry", "-Q"))
+    assert (done.returncode, done.stdout) == (0, b"joined both\n"), done.stderr
+    assert len(home.provider.requests()) == 5
+    assert home.statuses() == [("completed", "")] * 2
+    assert [one["role"] for one in messages(home, session_id)] == ["user", "assistant", "tool", "assistant"]
 
 
 def test_a_retry_of_a_turn_that_had_its_answer_runs_nothing(owners: Owners, home: Home) -> None:

@@ -8,18 +8,21 @@ from typing import Any
 
 import msgspec
 import pytest
+import zmq
 from hypothesis import given
 from hypothesis import strategies as st
 from test_sessions_command import PNG
 
 from fanjoin.ipc import images
+from fanjoin.ipc.codec import front_side, viewer_side
 from fanjoin.ipc.config import Flags, load_config, resolve
 from fanjoin.ipc.config_session import environment_for, frozen, taken_up
-from fanjoin.ipc.messages import Event
+from fanjoin.ipc.messages import Attach, Done, Event
 from fanjoin.ipc.payload import TurnFlags, payload_json, read_payload
 from fanjoin.ipc.session_messages import Gap
 from fanjoin.supervisor.core.event_log import KEPT_BYTES, KEPT_EVENTS, KEPT_SESSIONS, EventLog
 from fanjoin.supervisor.core.history import repaired
+from fanjoin.supervisor.front import MAX_WAITING, FrontDoor
 
 calls = st.lists(st.sampled_from("abc"), max_size=3, unique=True)
 entries = st.one_of(
@@ -190,3 +193,27 @@ def test_another_process_gets_the_variables_that_settings_come_from(tmp_path: Pa
     environ = {"OPENAI_BASE_URL": "u", "MY_KEY": "k", "FAST": "f", "SECRET": "s", "PATH": os.environ["PATH"]}
     wanted = {name: environ[name] for name in ("OPENAI_BASE_URL", "MY_KEY", "FAST")}
     assert environment_for(load_config(tmp_path), environ) == wanted
+
+
+def test_a_viewer_that_reads_too_slowly_is_told_what_it_missed() -> None:
+    """Beyond the bound events are dropped, answers never; once it reads again it gets one gap, then what comes."""
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as router, context.socket(zmq.DEALER) as dealer:
+        router.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        router.bind("inproc://front")
+        door = FrontDoor(router, front_side(), lambda _viewer, _message: None)
+        for number in range(1, MAX_WAITING + 6):
+            door.tell("v", Event(session_id="s", admission_id="t", sequence=number, name="message.delta", data={}))
+        door.tell("v", Done(request_id="r"))
+        dealer.connect("inproc://front")
+        codec = viewer_side()
+        dealer.send(codec.encode(Attach(viewer="v")))
+        told: list[Any] = []
+        while not told or not isinstance(told[-1], Gap):
+            door.drain()
+            door.flush()
+            while dealer.poll(0):
+                told.append(codec.decode(dealer.recv()))
+        assert [one.sequence for one in told[:-2]] == list(range(1, MAX_WAITING + 1))
+        assert told[-2:] == [Done(request_id="r"), Gap(session_id="s", first=MAX_WAITING + 1, last=MAX_WAITING + 5)]
+        dealer.close(linger=0)
+        router.close(linger=0)
