@@ -14,7 +14,7 @@ from fanjoin.supervisor.resolver import Resolver
 
 NOWHERE = TurnSettings(endpoint=Endpoint(base_url="", model=""), delegate_endpoint=Endpoint(base_url="", model=""))
 """What goes with a submission that was admitted before and will not run by being sent again."""
-_KEPT_SESSIONS = 10_000
+_KEPT_SESSIONS = 200
 
 
 class Book:
