@@ -117,7 +117,7 @@ class Driver:
         self.launcher: Launcher
         self.store: StoreWriter
         self.desk: Desk
-        self.drain: Callable[[bool], None] | None = None
+        self._end: Callable[[bool], None] | None = None
         self._next_probe = 0.0
         self._images = images_folder(Path(bootstrap.home))
         loop.watch(sockets.back, self._back.drain)
@@ -147,7 +147,7 @@ class Driver:
             self._front.flush()
             self.launcher.beat(now)
             self._cap_logs()
-            if self.drain is not None and now >= self._next_probe:
+            if self._end is not None and now >= self._next_probe:
                 self._next_probe = now + PROBE_SECONDS
                 self._forget_lost_viewers()
         self.feed(Tick())
@@ -220,12 +220,17 @@ class Driver:
         self.feed(Submitted(viewer=viewer, submit=replace(submit, images=named) if named else submit))
 
     def _drain(self, viewer: str, message: Drain) -> None:
-        if self.drain is None:
+        if self._end is None:
             told = "This supervisor belongs to one run and ends with it."
             self.tell(viewer, Refused(request_id=message.request_id, reason="permission_denied", message=told))
             return
-        self.drain(message.now)
+        self._end(message.now)
         self.tell(viewer, Done(request_id=message.request_id))
+
+    def outlive_viewers(self, end: Callable[[bool], None]) -> None:
+        """Be a daemon's: what viewers that are gone were owed is dropped, and ``end`` is called for one that asks."""
+        self._end = end
+        self._front.awaits_viewers = False
 
     def viewer_joined(self, viewer: str, tell: Callable[[ToViewer], None]) -> None:
         """Note a viewer that comes through no socket."""

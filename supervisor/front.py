@@ -42,6 +42,8 @@ class FrontDoor:
         self._viewers: dict[str, _Viewer] = {}
         self._names: dict[bytes, str] = {}
         self._inside: dict[str, Callable[[ToViewer], None]] = {}
+        self.awaits_viewers = True
+        """Keep what is told to a viewer that has not come yet; those of a daemon come before they are told anything."""
 
     def join(self, name: str, tell: Callable[[ToViewer], None]) -> None:
         """Let in a viewer that comes through no socket, such as a connection of the gateway."""
@@ -76,6 +78,8 @@ class FrontDoor:
         inside = self._inside.get(name)
         if inside is not None:
             inside(message)
+            return
+        if name not in self._viewers and not self.awaits_viewers:
             return
         viewer = self._viewers.setdefault(name, _Viewer())
         if isinstance(message, Event):

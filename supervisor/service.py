@@ -182,7 +182,7 @@ class Service:
 
     def outlive_viewers(self) -> None:
         """Be a daemon's: viewers come and go, and one of them may ask for the end."""
-        self._driver.drain = self._drain
+        self._driver.outlive_viewers(self._drain)
 
     def drain(self, *, now: bool = False) -> None:
         """End in good order. Safe to call from a signal handler or another thread; the second time cuts it short."""
