@@ -16,6 +16,10 @@ class Account:
         self.usage = Usage()
         self.trace: list[ToolTrace] = []
         self.partial_limit = 24_000
+        self.budget = ""
+        """Which budget of the whole run is used up, as told by the supervisor."""
+        self.refused: frozenset[str] = frozenset()
+        """Parts of requests that the endpoint refuses, as far as the supervisor knows."""
         self._said: list[str] = []
         self._aside: list[str] = []
         self._open_calls: JsonObject | None = None

@@ -5,6 +5,7 @@ from typing import Any
 
 from fanjoin.agent_proc import jsontext
 from fanjoin.agent_proc.provider.reply import ToolCall
+from fanjoin.agent_proc.repair import repair
 from fanjoin.ipc.messages import JsonObject
 from fanjoin.ipc.text import clip
 
@@ -31,11 +32,14 @@ def read_arguments(text: str) -> JsonObject:
     """Return the arguments of a call; none at all count as an empty object.
 
     Raises:
-        ToolError: they are not a JSON object.
+        ToolError: they are not a JSON object, and not plainly meant as a certain one.
     """
     try:
         value = jsontext.read(text) if text.strip() else {}
     except ValueError as error:
+        repaired = repair(text)
+        if repaired is not None:
+            return repaired
         raise ToolError("invalid_arguments", f"the arguments are not valid JSON ({error}): {_preview(text)}") from error
     if not isinstance(value, dict):
         raise ToolError("invalid_arguments", f"the arguments must be a JSON object, not {_preview(text)}")
@@ -76,11 +80,21 @@ def is_error(content: str) -> bool:
 def _entry(call: ToolCall) -> JsonObject:
     """Return a call for the conversation. Servers parse its arguments again: what is no JSON object must not return."""
     try:
-        read_arguments(call.arguments)
+        given = read_arguments(call.arguments)
         arguments = call.arguments.strip() or "{}"
+        if not _is_json(arguments):
+            arguments = jsontext.write(given)
     except ToolError:
         arguments = "{}"
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+
+
+def _is_json(text: str) -> bool:
+    try:
+        jsontext.read(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _unused(call_id: str, used: set[str]) -> str:

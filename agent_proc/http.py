@@ -7,6 +7,7 @@ import ssl
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -14,8 +15,9 @@ from urllib.request import getproxies, proxy_bypass
 from fanjoin.agent_proc.provider.failure import ProviderError
 from fanjoin.ipc.settings import ModelLimits
 
-# httpx imports a command line of its own and the asynchronous libraries when it finds them: a third of its cost.
-_NOT_NEEDED = [name for name in ("httpx._main", "anyio", "trio") if name not in sys.modules]
+# httpx imports a command line of its own and the asynchronous libraries when it finds them: a third of its cost. HTTP/2
+# is loaded by the first connection that speaks it.
+_NOT_NEEDED = [name for name in ("httpx._main", "anyio", "trio", "h2") if name not in sys.modules]
 sys.modules.update(dict.fromkeys(_NOT_NEEDED))  # type: ignore[arg-type]
 import httpx  # noqa: E402
 
@@ -89,7 +91,8 @@ def _transport(*, tls: bool, proxy: str | None) -> httpx.HTTPTransport:
     """
     context = tls_context() if tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     proxy_context = context if proxy and proxy.startswith("https:") else None
-    return httpx.HTTPTransport(verify=context, proxy=httpx.Proxy(proxy, ssl_context=proxy_context) if proxy else None)
+    via = httpx.Proxy(proxy, ssl_context=proxy_context) if proxy else None
+    return httpx.HTTPTransport(verify=context, proxy=via, http2=tls and find_spec("h2") is not None)
 
 
 def proxy_for(scheme: str, host: str) -> str | None:
@@ -102,7 +105,7 @@ def proxy_for(scheme: str, host: str) -> str | None:
 
 
 class Http:
-    """Sends requests below one base URL, over persistent connections.
+    """Sends requests to the server of one base URL, over persistent connections.
 
     Raises:
         ProviderError: the URL, or the proxy that the environment names for it, cannot be used.
@@ -120,7 +123,7 @@ class Http:
         self._transport.close()
 
     @contextlib.contextmanager
-    def post(self, path: str, headers: dict[str, str], body: bytes) -> Iterator[Response]:
+    def post(self, url: str, headers: dict[str, str], body: bytes) -> Iterator[Response]:
         """Send a request with a body of known length and give its response, whatever the status.
 
         Raises:
@@ -128,7 +131,7 @@ class Http:
         """
         deadline = time.monotonic() + self._limits.whole_call
         with self._failing():
-            request = self._request(path, headers, body)
+            request = self._request(url, headers, body)
             response = self._transport.handle_request(request)
         try:
             # The transport looks this up once for the head of a reply, and once for its body.
@@ -144,12 +147,12 @@ class Http:
         proxy = proxy_for(parts.scheme, parts.hostname)
         return _transport(tls=parts.scheme == "https" or (proxy or "").startswith("https:"), proxy=proxy)
 
-    def _request(self, path: str, headers: dict[str, str], body: bytes) -> httpx.Request:
+    def _request(self, url: str, headers: dict[str, str], body: bytes) -> httpx.Request:
         raw = {name.encode(): value.encode() for name, value in {**_HEADERS, **headers}.items()}
         limits = self._limits
         timeout = {"connect": limits.connect, "pool": None, "write": limits.between_bytes, "read": limits.first_byte}
         extensions = {**self._extensions, "timeout": timeout}
-        return httpx.Request("POST", self._base_url + path, content=body, headers=raw, extensions=extensions)
+        return httpx.Request("POST", url, content=body, headers=raw, extensions=extensions)
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:

@@ -100,6 +100,7 @@ class Link:
         while True:
             message = self._inbox.get()
             if isinstance(message, Joined) and message.join_id == join_id:
+                self._account.budget = message.budget
                 return {answer.tool_call_id: answer.content for answer in message.answers}
 
     def finish(self, outcome: Outcome) -> NoReturn:

@@ -1,5 +1,6 @@
 """The agent: asks the model, runs what it asks for, and again, until there is an answer or a limit is reached."""
 
+import functools
 import time
 from collections.abc import Callable, Iterable
 
@@ -13,9 +14,11 @@ from fanjoin.agent_proc.calls import (
     tool_message,
     with_unique_ids,
 )
+from fanjoin.agent_proc.context import shorten_oldest
 from fanjoin.agent_proc.prompt import opening
 from fanjoin.agent_proc.provider.client import ModelClient, patiently
 from fanjoin.agent_proc.provider.failure import ProviderError
+from fanjoin.agent_proc.provider.refusals import TOOLS
 from fanjoin.agent_proc.provider.reply import Reply, ToolCall
 from fanjoin.agent_proc.reporter import Reporter
 from fanjoin.agent_proc.tools import Toolbox
@@ -67,8 +70,16 @@ class Agent:
             return self._account.ended("failed", error.reason, str(error))
         except Ended as end:
             return self._account.ended(end.status, end.reason, str(end))
-        cut = reply.finish_reason == "length"
-        return self._account.completed(reply.text, "The answer is cut: the model's output limit." if cut else "")
+        return self._account.completed(reply.text, self._remarks(reply))
+
+    def _remarks(self, reply: Reply) -> str:
+        """Return what has to be known about an answer."""
+        remarks = []
+        if reply.finish_reason == "length":
+            remarks.append("The answer is cut: the model's output limit.")
+        if self._schemas and TOOLS in reply.refused:
+            remarks.append("The answer was made without tools: the provider refuses them.")
+        return " ".join(remarks)
 
     def _converse(self) -> Reply:
         while True:
@@ -92,33 +103,52 @@ class Agent:
         return messages
 
     def _reply(self) -> Reply:
-        """Return a reply that says something; an empty one is asked for once more."""
+        """Return a reply that says something; an empty one is asked for once more.
+
+        A model that finished and said what it thought, but no answer, would do the same again. What it thought is no
+        answer.
+        """
         for _ in range(2):
             reply = self._whole_reply()
             if not reply.is_empty:
                 return reply
+            if reply.reasoning and reply.finish_reason == "stop":
+                raise Ended("failed", "empty_response", "The model thought aloud and then gave no answer.")
         raise Ended("failed", "empty_response", "The model answered twice with nothing.")
 
     def _whole_reply(self) -> Reply:
         """Return a reply, put together when it takes several because of the model's output limit."""
-        reply = self._call(self._messages)
+        reply = self._call()
         text = reply.text
         for _ in range(MAX_CONTINUATIONS):
             if reply.finish_reason != "length" or reply.tool_calls or reply.is_empty:
                 break
-            reply = self._call([*self._messages, {"role": "assistant", "content": text}, _GO_ON], text)
+            reply = self._call([{"role": "assistant", "content": text}, _GO_ON], text)
             text += reply.text
         reply.text = text
         return reply
 
-    def _call(self, messages: list[JsonObject], before: str = "") -> Reply:
-        """Make one step: one model call, with its retries."""
+    def _call(self, more: list[JsonObject] | None = None, before: str = "") -> Reply:
+        """Make one step: one model call, with its retries. ``more`` follows the conversation in this call only."""
         self._check_limits()
+        self._reporter.begin_step()
         self._account.steps += 1
-        reply = patiently(lambda: self._try(messages, before), self._reporter.retrying)
+        reply = self._fitting(more or [], before)
         self._account.usage += reply.usage
-        self._reporter.end_reply()
+        self._reporter.end_reply(reply)
         return reply
+
+    def _fitting(self, more: list[JsonObject], before: str) -> Reply:
+        """Make a model call; while the conversation is too long for the model, shorten it and try again."""
+        while True:
+            messages = [*self._messages, *more]
+            try:
+                return patiently(functools.partial(self._try, messages, before), self._reporter.retrying)
+            except ProviderError as error:
+                count = shorten_oldest(self._messages) if error.reason == "context_overflow" else 0
+                if not count:
+                    raise
+                self._reporter.shortened(count)
 
     def _try(self, messages: list[JsonObject], before: str) -> Reply:
         self._reporter.begin_reply(before)
@@ -126,6 +156,8 @@ class Agent:
 
     def _check_limits(self) -> None:
         steps, usage, limit = self._account.steps, self._account.usage, self._task.max_tokens_total
+        if self._account.budget:
+            raise Ended("cancelled", "budget", self._account.budget)
         if steps >= self._task.max_steps:
             raise Ended("failed", "max_iterations", f"There was no answer after {steps} steps, the limit.")
         if limit and usage.input_tokens + usage.output_tokens >= limit:
@@ -138,10 +170,12 @@ class Agent:
         self._account.open_calls(message)
         self._reporter.tools_started([call.name for call in calls])
         answers = self._run_calls(calls)
-        entries = [message, *(tool_message(call.id, answers[call.id]) for call in calls)]
-        self._messages += entries
+        entries = [tool_message(call.id, answers[call.id]) for call in calls]
+        # Thoughts belong to this turn and this model alone: they are given back now and not kept with the session.
+        thoughts = {"thoughts": reply.thoughts} if reply.thoughts else {}
+        self._messages += [{**message, **thoughts}, *entries]
         self._account.close_calls()
-        self._reporter.keep(entries)
+        self._reporter.keep([message, *entries])
         self._bound_failures(answers.values())
 
     def _run_calls(self, calls: list[ToolCall]) -> dict[str, str]:

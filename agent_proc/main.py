@@ -5,19 +5,18 @@ import traceback
 from collections.abc import Iterator
 
 from fanjoin.agent_proc.account import Account
-from fanjoin.agent_proc.http import Http, tls_context
+from fanjoin.agent_proc.http import tls_context
 from fanjoin.agent_proc.link import Link, exit_now
 from fanjoin.agent_proc.loop import Agent
-from fanjoin.agent_proc.provider.chat_completions import ChatCompletions
-from fanjoin.agent_proc.provider.client import ModelClient
 from fanjoin.agent_proc.provider.failure import ProviderError
+from fanjoin.agent_proc.provider.modes import open_client
 from fanjoin.agent_proc.reporter import Reporter
 from fanjoin.agent_proc.summary import shortened
 from fanjoin.agent_proc.tools import Toolbox
 from fanjoin.agent_proc.transcript import Transcript
 from fanjoin.ipc.bootstrap import AgentBootstrap
 from fanjoin.ipc.messages import AgentTask, Outcome, Started
-from fanjoin.ipc.settings import Endpoint, ModelLimits
+from fanjoin.ipc.settings import Endpoint
 
 __all__ = ["preload", "run", "tls_context"]
 
@@ -56,6 +55,7 @@ def run(bootstrap: AgentBootstrap, lifeline: int) -> None:
 def _work(endpoint: Endpoint, task: AgentTask, link: Link, account: Account) -> Outcome:
     """Do the task and return how it ended."""
     account.partial_limit = task.limits.max_summary_chars
+    account.refused = frozenset(task.refused)
     transcript = Transcript(task.transcript_path, endpoint.api_key)
     outcome = shortened(_converse(endpoint, task, link, account, transcript), task)
     transcript.add("end", status=outcome.status, reason=outcome.reason, message=outcome.message)
@@ -66,20 +66,9 @@ def _work(endpoint: Endpoint, task: AgentTask, link: Link, account: Account) -> 
 def _converse(endpoint: Endpoint, task: AgentTask, link: Link, account: Account, transcript: Transcript) -> Outcome:
     reporter = Reporter(link.send, account, transcript, keeps_messages=task.depth == 0)
     try:
-        client = open_client(endpoint, task.model_limits)
+        client = open_client(endpoint, task)
     except ProviderError as error:
         return account.ended("failed", error.reason, str(error))
     agent = Agent(task, client, link.join, reporter, Toolbox([]))
     link.send(Started)
     return agent.run()
-
-
-def open_client(endpoint: Endpoint, limits: ModelLimits) -> ModelClient:
-    """Return a client that speaks the endpoint's wire format.
-
-    Raises:
-        ProviderError: the format or the URL is not one that we know.
-    """
-    if endpoint.api_mode != "chat_completions":
-        raise ProviderError("bad_request", f"The api_mode {endpoint.api_mode!r} is not known; use chat_completions.")
-    return ChatCompletions(endpoint, Http(endpoint.base_url, limits))

@@ -24,12 +24,16 @@ def _delegate_prompt(task: AgentTask) -> str:
 
     A server with a prefix cache then reads the shared context once.
     """
-    parts = [_DELEGATE]
-    if task.shared_context:
-        parts.append(f"Context of all delegates:\n{task.shared_context}")
-    if task.context:
-        parts.append(f"Context of your task:\n{task.context}")
-    return "\n\n".join(parts)
+    own = f"\n\nContext of your task:\n{task.context}" if task.context else ""
+    return shared_prefix(task) + own
+
+
+def shared_prefix(task: AgentTask) -> str:
+    """Return what the system prompt begins with and has in common with those of the agent's siblings."""
+    if not task.depth:
+        return _ROOT
+    shared = f"\n\nContext of all delegates:\n{task.shared_context}" if task.shared_context else ""
+    return _DELEGATE + shared
 
 
 def _user_content(task: AgentTask) -> str | list[JsonObject]:

@@ -8,14 +8,18 @@ import msgspec
 
 from fanjoin.agent_proc.account import Account
 from fanjoin.agent_proc.provider.failure import ProviderError
+from fanjoin.agent_proc.provider.reply import Reply
 from fanjoin.agent_proc.transcript import Transcript
 from fanjoin.ipc.messages import JsonObject, Progress, ToolTrace
+from fanjoin.ipc.text import head_and_tail
 
 TEXT_SECONDS = 0.05
 TEXT_CHARACTERS = 16_384
 """Text waits for so long, or for so many characters, before it is sent; the first of a reply is sent at once."""
 SIGN_SECONDS = 5.0
 """How often a model that moves without saying anything (it thinks) is reported as moving."""
+REASONING_CHARACTERS = 4_000
+"""How much of what a model thought aloud is kept in the transcript, of each reply."""
 _PIECE_CHARACTERS = 200_000
 
 
@@ -77,14 +81,29 @@ class Reporter:
         if self._waiting:
             self._send_text()
 
-    def end_reply(self) -> None:
-        """Report what waits, and the token counts so far."""
+    def begin_step(self) -> None:
+        """Report the token counts so far: more will come. Those of the last step are a part of the result."""
+        if self.account.steps:
+            self._progress(usage=self.account.usage)
+
+    def end_reply(self, reply: Reply) -> None:
+        """Report what waits, and what is new about the endpoint; note what the model thought aloud."""
         self.flush()
-        self._progress(usage=self.account.usage)
+        if reply.refused - self.account.refused:
+            self.account.refused = reply.refused
+            self._transcript.add("refused", parts=sorted(reply.refused))
+            self._progress(refused=tuple(sorted(reply.refused)))
+        if reply.reasoning or reply.reasoning_tokens:
+            self._transcript.add(
+                "reasoning",
+                characters=len(reply.reasoning),
+                tokens=reply.reasoning_tokens,
+                text=head_and_tail(reply.reasoning, REASONING_CHARACTERS),
+            )
 
     def tools_started(self, names: list[str]) -> None:
-        """Report the tools that begin to run."""
-        self._progress(tool_started=", ".join(names))
+        """Report the tools that begin to run, and the token counts so far."""
+        self._progress(tool_started=", ".join(names), usage=self.account.usage)
 
     def tool_ended(self, trace: ToolTrace) -> None:
         """Report a tool that ended."""
@@ -103,7 +122,13 @@ class Reporter:
 
     def retrying(self, error: ProviderError, wait: float) -> None:
         """Note a model call that failed and is made again."""
-        self._transcript.add("retry", reason=error.reason, message=str(error), wait_seconds=round(wait, 3))
+        self._transcript.add(
+            "retry", reason=error.reason, status=error.status, message=str(error), wait_seconds=round(wait, 3)
+        )
+
+    def shortened(self, results: int) -> None:
+        """Note that so many tool results were shortened, because the conversation was too long for the model."""
+        self._transcript.add("shortened", tool_results=results)
 
     def _send_text(self) -> None:
         text, self._waiting, self._size = "".join(self._waiting), [], 0

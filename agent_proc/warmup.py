@@ -32,6 +32,13 @@ def rehearse() -> Iterator[None]:
         _ask_model()
         _open_link()
         yield
+    _load_other_formats()
+    yield
+
+
+def _load_other_formats() -> None:
+    """Load the wire formats that the rehearsed calls do not use."""
+    from fanjoin.agent_proc.provider import anthropic_messages, responses  # noqa: F401
 
 
 def _read_messages() -> None:

@@ -148,6 +148,8 @@ class _TurnRun:
                 code = self._interrupts.exit_code()
             if done.reason == "auth" and wanted.resolved.auth_hint:
                 streams.complain(wanted.resolved.auth_hint)
+            if done.status == "completed" and done.message:
+                streams.complain(f"note: {done.message}")
             self._output.done(result_object(done, code))
         finally:
             run.close()

@@ -17,7 +17,7 @@ from fanjoin.ipc.config_endpoints import NotConfiguredError
 from fanjoin.ipc.config_file import Config, load_config
 from fanjoin.ipc.config_layers import Flags, Layer, Setting, layers, merged
 from fanjoin.ipc.config_schema import KEYS
-from fanjoin.ipc.endpoint_rules import LOCAL_URL, Choice
+from fanjoin.ipc.endpoint_rules import LOCAL_URL, Choice, api_mode_of
 from fanjoin.ipc.errors import UserError
 from fanjoin.ipc.settings import (
     DelegationLimits,
@@ -199,6 +199,8 @@ def _shown(values: Layer, choice: Choice | None) -> dict[str, Origin]:
     }
     if choice and choice.level == "default":
         shown["model.base_url"] = Origin(value=choice.base_url, level="default", where="default")
+    if choice and values["model.api_mode"].value is None:
+        shown["model.api_mode"] = Origin(value=api_mode_of(choice.base_url), level="default", where="default")
     if choice:
         key = choice.key
         shown["model.api_key"] = Origin(

@@ -16,6 +16,7 @@ from fanjoin.ipc.endpoint_rules import (
     Below,
     Choice,
     Level,
+    api_mode_of,
     choose,
     endpoint_below,
 )
@@ -109,7 +110,7 @@ def custom_root(config: Config, stack: Stack, choice: Choice | None, environ: Ma
         base_url=choice.base_url,
         model=model,
         api_key=key,
-        api_mode=_text(values, "model.api_mode"),
+        api_mode=_text(values, "model.api_mode") or api_mode_of(choice.base_url),
         reasoning_effort=_text(values, "model.reasoning_effort"),
     )
 

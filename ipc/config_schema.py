@@ -46,7 +46,7 @@ def _model_limit(name: str) -> Key:
     return Key(kind=kind.seconds(above_zero=True), target=ModelLimits, field=name)
 
 
-API_MODES = ("chat_completions",)
+API_MODES = ("chat_completions", "anthropic_messages", "responses")
 PROVIDERS = ("custom", "local")
 REASONING = ("none", "low", "medium", "high")
 
@@ -56,7 +56,7 @@ MODEL_KEYS = {
     "model.base_url": Key(kind=kind.url, flag="base_url", variable="OPENAI_BASE_URL"),
     "model.api_key": Key(kind=kind.secret, flag="api_key", variable="OPENAI_API_KEY", secret=True),
     "model.api_key_env": Key(kind=kind.variable, secret=True, flag="api_key_env"),
-    "model.api_mode": Key(kind=kind.choice(*API_MODES), fallback=API_MODES[0]),
+    "model.api_mode": Key(kind=kind.choice(*API_MODES)),
     "model.reasoning_effort": Key(kind=kind.choice(*REASONING), flag="reasoning"),
 }
 ROUTE_FIELDS = {
@@ -114,6 +114,7 @@ KEYS: dict[str, Key] = {
     "provider.first_byte_seconds": _model_limit("first_byte"),
     "provider.between_bytes_seconds": _model_limit("between_bytes"),
     "provider.whole_call_seconds": _model_limit("whole_call"),
+    "provider.max_output_tokens": Key(kind=kind.whole(0), target=ModelLimits, field="max_output_tokens"),
     "terminal.env": Key(kind=kind.choice("local"), target=TerminalSettings, field="env"),
     "terminal.timeout": Key(kind=kind.seconds(above_zero=True), target=TerminalSettings, field="timeout"),
     "terminal.env_passthrough": Key(kind=kind.names, target=TerminalSettings, field="env_passthrough"),

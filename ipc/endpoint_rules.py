@@ -5,6 +5,7 @@ no nearer level has a key. Two levels that name the same URL are one place, so a
 """
 
 from collections.abc import Sequence
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -25,6 +26,15 @@ LEVELS = ("flag", "session", "environment", "file")
 NEAR_LEVELS = ("flag", "session")
 """Their URLs may also get the environment's key."""
 _NAME_SHOWN = 40
+
+
+def api_mode_of(base_url: str) -> str:
+    """Return the wire format that a URL shows, for when none is configured; most servers speak the first one."""
+    parts = urlsplit(base_url)
+    path = parts.path.rstrip("/")
+    if (parts.hostname or "").endswith("anthropic.com") or path.endswith(("/messages", "/anthropic", "/anthropic/v1")):
+        return "anthropic_messages"
+    return "responses" if path.endswith("/responses") else API_MODES[0]
 
 
 class ApiKey(Struct, frozen=True, kw_only=True):
@@ -152,6 +162,6 @@ def _own_endpoint(parent: Endpoint, own: Below) -> Endpoint:
         base_url=own.base_url,
         model=own.model or parent.model,
         api_key=own.key.read(),
-        api_mode=own.api_mode or API_MODES[0],
+        api_mode=own.api_mode or api_mode_of(own.base_url),
         reasoning_effort=own.reasoning_effort,
     )

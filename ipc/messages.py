@@ -96,7 +96,7 @@ class AgentTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ``history``: the earlier messages of the session in the form of the chat-completions API. ``joins_detached``: before
     its last step it joins what earlier turns dispatched, by a ``delegate`` message without calls; each answer is the
     text of a user message. ``max_steps`` bounds the model calls. Paths are absolute. ``summary_path`` is where the
-    whole of a too long answer goes.
+    whole of a too long answer goes. ``refused`` names the parts of requests that the endpoint is known to refuse.
     """
 
     owner_id: str
@@ -120,6 +120,7 @@ class AgentTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
     summary_path: str = ""
     limits: DelegationLimits = field(default_factory=DelegationLimits)
     model_limits: ModelLimits = field(default_factory=ModelLimits)
+    refused: tuple[str, ...] = ()
     joins_detached: bool = False
 
 
@@ -149,6 +150,7 @@ class Progress(AgentMessage, frozen=True, kw_only=True, tag="progress", omit_def
     """Something moved: text of the model, a tool that began or ended, tokens used so far (running totals).
 
     ``messages`` are new entries of the conversation, in the API's form, to be kept with the session (root only).
+    ``refused`` are parts of requests that the endpoint was found to refuse.
     """
 
     step: int
@@ -157,6 +159,7 @@ class Progress(AgentMessage, frozen=True, kw_only=True, tag="progress", omit_def
     trace: list[ToolTrace] = field(default_factory=list)
     usage: Usage | None = None
     messages: list[JsonObject] = field(default_factory=list)
+    refused: tuple[str, ...] = ()
 
 
 class Delegate(AgentMessage, frozen=True, kw_only=True, tag="delegate"):
@@ -193,11 +196,15 @@ class Reject(Struct, frozen=True, kw_only=True, tag="reject"):
     reason: str
 
 
-class Joined(Struct, frozen=True, kw_only=True, tag="joined"):
-    """Every call of the join has ended, and each receipt of it is committed."""
+class Joined(Struct, frozen=True, kw_only=True, tag="joined", omit_defaults=True):
+    """Every call of the join has ended, and each receipt of it is committed.
+
+    ``budget`` says which budget of the run is used up: the agent keeps the answers and ends.
+    """
 
     join_id: str
     answers: list[CallAnswer]
+    budget: str = ""
 
 
 class Cancel(Struct, frozen=True, kw_only=True, tag="cancel"):

@@ -47,12 +47,16 @@ class DelegationLimits(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ModelLimits(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How long a model call may take, in seconds. A silent stream is cut after ``between_bytes``."""
+    """How long a model call may take, in seconds. A silent stream is cut after ``between_bytes``.
+
+    ``max_output_tokens`` is the limit of one reply; 0 leaves it to the server.
+    """
 
     connect: float = 15.0
     first_byte: float = 300.0
     between_bytes: float = 120.0
     whole_call: float = 1800.0
+    max_output_tokens: int = 0
 
 
 class TerminalSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -6,6 +6,10 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+
+CHAT_WITH = Path(__file__).parents[1] / "tests" / "children" / "chat_with.py"
+"""The command line with another agent entry; the tests use it, too."""
 
 
 def query(*calls: Sequence[str]) -> str:
@@ -22,21 +26,17 @@ def provider() -> Iterator[str]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
-        yield json.loads(process.stdout.readline())["url"]
-    finally:
-        process.stdin.close()
-        process.wait()
+    with process:
+        ready = process.stdout.readline() if process.stdout else b""
+        try:
+            yield json.loads(ready)["url"]
+        finally:
+            process.communicate()  # closes its lifeline
 
 
 def chat(url: str, asked: str, entry: str = "") -> list[str]:
     """Return the command line of a quiet run."""
-    program = ["-m", "fanjoin.cli"]
-    if entry:
-        code = "import sys, fanjoin.client.run as run; run.AGENT_ENTRY = sys.argv.pop(1); from fanjoin.cli.main import main; main()"
-        program = ["-c", code, entry]
+    program = [str(CHAT_WITH), entry] if entry else ["-m", "fanjoin.cli"]
     return [sys.executable, "-P", *program, "chat", "-Q", "--base-url", url, "-m", "synthetic", "-q", asked]
 
 

@@ -24,7 +24,7 @@ def main() -> None:
         build.write_text(_env.BUILD + "\n", encoding="utf-8")
         weights = Path(folder) / "weights.in"
         weights.write_text(_env.WEIGHTS + "\n", encoding="utf-8")
-        lines = _resolved(uv, "--extra", "local", "--group", "dev", str(_env.PYPROJECT), str(build))
+        lines = _resolved(uv, "--extra", "local", "--extra", "http2", "--group", "dev", str(_env.PYPROJECT), str(build))
         lines += _resolved(uv, "--no-deps", str(weights))
     text = _HEAD + "".join(f"{line}\n" for line in sorted(set(lines)))
     _env.CONSTRAINTS.write_bytes(text.encode())

@@ -13,7 +13,15 @@ MESSAGE_CHARACTERS = 600
 """How much of a server's own words is kept."""
 
 _RETRYABLE = frozenset({"rate_limit", "server_error", "network", "invalid_response"})
-_BY_STATUS = {401: "auth", 402: "billing", 403: "auth", 404: "model_not_found", 408: "server_error", 429: "rate_limit"}
+_BY_STATUS = {
+    401: "auth",
+    402: "billing",
+    403: "auth",
+    404: "model_not_found",
+    408: "server_error",
+    413: "context_overflow",
+    429: "rate_limit",
+}
 _FAILING = range(300, 600)
 _SERVER_SIDE = range(500, 600)
 _OVERFLOW_STATUSES = frozenset({0, 400, 413, 422, 500})
@@ -21,13 +29,17 @@ _OVERFLOW = (
     *("context_length_exceeded", "exceed_context_size", "context length", "context window", "maximum context"),
     *("context size", "prompt is too long", "too many input tokens"),
 )
+_BILLING_STATUSES = frozenset({0, 403, 429})
 _BILLING = ("insufficient_quota", "billing", "insufficient credit", "insufficient balance")
+_NO_CREDIT = "credit balance is too low"  # Anthropic says it with status 400
 _WORDS = (
     ("content_filter", ("content_filter", "content_policy", "content management policy")),
-    ("model_not_found", ("model_not_found",)),
+    ("model_not_found", ("model_not_found", "not_found_error")),
     ("rate_limit", ("rate_limit", "rate limit", "too many requests")),
+    ("server_error", ("overloaded_error", "api_error", "server_error")),
     ("auth", ("authentication", "invalid_api_key", "permission_error")),
-    ("bad_request", ("invalid_request",)),
+    ("context_overflow", ("request_too_large",)),
+    ("bad_request", ("invalid_request", "invalid_prompt")),
 )
 
 
@@ -38,15 +50,25 @@ class ProviderError(Exception):
         reason: a word of the list above.
         retryable: whether the identical request may succeed later.
         retry_after: the server's Retry-After header as it came, or None.
+        status: the HTTP status, 0 where there was none.
+        words: what the server gave as the error of a request, in lower case: code, type, parameter, message.
     """
 
     def __init__(
-        self, reason: str, message: str, *, retryable: bool | None = None, retry_after: str | None = None
+        self,
+        reason: str,
+        message: str,
+        *,
+        retryable: bool | None = None,
+        retry_after: str | None = None,
+        status: int = 0,
     ) -> None:
         super().__init__(message)
         self.reason = reason
         self.retryable = reason in _RETRYABLE if retryable is None else retryable
         self.retry_after = retry_after
+        self.status = status
+        self.words = ""
 
 
 def from_status(status: int, body: bytes, retry_after: str | None) -> ProviderError:
@@ -57,29 +79,38 @@ def from_status(status: int, body: bytes, retry_after: str | None) -> ProviderEr
         value = None
     text, words = _describe(value, body)
     message = f"The provider answered HTTP {status}: {text}" if text else f"The provider answered HTTP {status}."
-    return ProviderError(_reason(status, words), message, retry_after=retry_after)
+    failure = ProviderError(_reason(status, words), message, retry_after=retry_after, status=status)
+    failure.words = words
+    return failure
 
 
 def from_error_object(value: dict[str, Any]) -> ProviderError:
     """Return the failure that a server reports inside a reply of status 200."""
     text, words = _describe(value, b"")
-    error = value.get("error")
+    error = value.get("error") or value
     code = error.get("code") if isinstance(error, dict) else None
     status = code if isinstance(code, int) and code in _FAILING else 0
-    return ProviderError(_reason(status, words), f"The provider reported an error: {text or 'without a message'}")
+    message = f"The provider reported an error: {text or 'without a message'}"
+    return ProviderError(_reason(status, words), message, status=status)
 
 
 def _describe(value: object, body: bytes) -> tuple[str, str]:
     """Return the server's message, and all words of its error (lower case) to judge it by."""
+    if isinstance(value, list) and value:
+        value = value[0]  # some gateways wrap the object in a list
     if not isinstance(value, dict):
         text = _plain(body)
         return text, text.lower()
-    error = value.get("error", value)
+    error = value.get("error") or value
     if not isinstance(error, dict):
         error = {"message": error}
-    message = next((str(error[key]) for key in ("message", "detail") if error.get(key)), "")
-    words = " ".join(str(error.get(key) or "") for key in ("code", "type")) + " " + message
-    return clip(clean(message or jsontext.write(value)), MESSAGE_CHARACTERS), words.lower()
+    message = next((_text(error[key]) for key in ("message", "detail") if error.get(key)), "")
+    words = " ".join([*(_text(error.get(key) or "") for key in ("code", "type", "param")), message])
+    return clip(clean(message or jsontext.write(value)), MESSAGE_CHARACTERS), clean(words.lower())
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else jsontext.write(value)
 
 
 def _plain(body: bytes) -> str:
@@ -92,7 +123,7 @@ def _plain(body: bytes) -> str:
 def _reason(status: int, words: str) -> str:
     if status in _OVERFLOW_STATUSES and any(sign in words for sign in _OVERFLOW):
         return "context_overflow"
-    if status in (0, 403, 429) and any(sign in words for sign in _BILLING):
+    if _NO_CREDIT in words or (status in _BILLING_STATUSES and any(sign in words for sign in _BILLING)):
         return "billing"
     if status in _BY_STATUS:
         return _BY_STATUS[status]

@@ -19,12 +19,22 @@ class ToolCall(Struct, kw_only=True):
 
 
 class Reply(Struct, kw_only=True):
-    """One finished reply. ``finish_reason`` is empty when the server gave none."""
+    """One finished reply.
+
+    ``finish_reason`` is one of the chat-completions API, or empty when the server gave none. ``reasoning`` is what the
+    model thought aloud, never a part of its answer; ``reasoning_tokens`` are a part of the output tokens. ``thoughts``
+    are entries that the server wants to be given back with the tool calls of this reply, in its own form. ``refused``
+    names the parts of requests that the server is known to refuse.
+    """
 
     text: str = ""
     tool_calls: list[ToolCall] = field(default_factory=list)
     finish_reason: str = ""
     usage: Usage = Usage()
+    reasoning: str = ""
+    reasoning_tokens: int = 0
+    thoughts: list[JsonObject] = field(default_factory=list)
+    refused: frozenset[str] = frozenset()
 
     @property
     def is_empty(self) -> bool:
@@ -58,25 +68,39 @@ class ReplyBuilder:
     def __init__(self) -> None:
         self.finish_reason = ""
         self.usage = Usage()
+        self.reasoning_tokens = 0
+        self.thoughts: list[JsonObject] = []
+        self.refusals: list[str] = []
         self._texts: list[str] = []
+        self._reasoning: list[str] = []
         self._calls: list[_OpenCall] = []
 
     def add_text(self, text: str) -> None:
         """Add a piece of the answer."""
         self._texts.append(text)
 
+    def add_reasoning(self, text: str) -> None:
+        """Add a piece of what the model thinks aloud."""
+        self._reasoning.append(text)
+
     def add_call(self, piece: JsonObject) -> None:
         """Add a piece of a tool call, to the call that it belongs to."""
-        function = piece.get("function")
-        if not isinstance(function, dict):
-            function = {}
-        call_id, name = _text(piece.get("id")), _text(function.get("name"))
+        function = object_of(piece.get("function"))
+        call_id, name = text_of(piece.get("id")), text_of(function.get("name"))
         self._call_for(piece.get("index"), call_id, name).add(call_id, name, _arguments(function.get("arguments")))
 
     def build(self) -> Reply:
         """Return the reply as far as it came."""
         calls = [ToolCall(id=call.id, name=call.name, arguments="".join(call.arguments)) for call in self._calls]
-        return Reply(text="".join(self._texts), tool_calls=calls, finish_reason=self.finish_reason, usage=self.usage)
+        return Reply(
+            text="".join(self._texts),
+            tool_calls=calls,
+            finish_reason=self.finish_reason,
+            usage=self.usage,
+            reasoning="".join(self._reasoning),
+            reasoning_tokens=self.reasoning_tokens,
+            thoughts=self.thoughts,
+        )
 
     def _call_for(self, index: object, call_id: str, name: str) -> _OpenCall:
         """Return the call that a piece continues, or a new one.
@@ -100,24 +124,24 @@ class ReplyBuilder:
         return self._calls[-1]
 
 
-def read_usage(value: object) -> Usage | None:
-    """Return the token counts of a ``usage`` object of the chat-completions API, or None when there is none."""
-    if not isinstance(value, dict):
-        return None
-    details = value.get("prompt_tokens_details")
-    return Usage(
-        input_tokens=_count(value.get("prompt_tokens")),
-        output_tokens=_count(value.get("completion_tokens")),
-        cached_tokens=_count(details.get("cached_tokens")) if isinstance(details, dict) else 0,
-    )
-
-
-def _count(value: object) -> int:
+def count(value: object) -> int:
+    """Return a number of tokens: 0 for whatever makes no sense as one."""
     return int(value) if isinstance(value, int | float) and 0 < value < _LARGEST_COUNT else 0
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
+    """Return a text, empty for whatever is none."""
     return value if isinstance(value, str) else ""
+
+
+def object_of(value: Any) -> JsonObject:
+    """Return an object, empty for whatever is none."""
+    return value if isinstance(value, dict) else {}
+
+
+def objects_of(value: Any) -> list[JsonObject]:
+    """Return the objects of a list, none for whatever is no list."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _arguments(value: object) -> str:

@@ -1,13 +1,18 @@
-"""Keeps a ``<think>`` block at the beginning of an answer apart: what a model thinks is never its answer."""
+"""Keeps ``<think>`` blocks at the beginning of an answer apart: what a model thinks is never its answer."""
 
 _OPEN = "<think>"
 _CLOSE = "</think>"
 
 
 class ThinkingFilter:
-    """Passes on the text of an answer as it arrives, without the block that it may begin with."""
+    """Passes on the text of an answer as it arrives, without the blocks that it may begin with.
+
+    Attributes:
+        thoughts: what the blocks held, in pieces.
+    """
 
     def __init__(self) -> None:
+        self.thoughts: list[str] = []
         self._passing = False
         self._held = ""
         self._inside = False
@@ -25,6 +30,7 @@ class ThinkingFilter:
         self._passing = True
         held, self._held = self._held, ""
         if self._inside:
+            self.thoughts.append(held)
             return ""
         return held.lstrip() if self._left else held
 
@@ -39,7 +45,10 @@ class ThinkingFilter:
     def _leave(self) -> str:
         before, found, after = self._held.partition(_CLOSE)
         if not found:
-            self._held = before[-len(_CLOSE) :]  # enough to see an end tag that is split
+            kept = len(_CLOSE)  # enough to see an end tag that is split
+            self.thoughts.append(before[:-kept])
+            self._held = before[-kept:]
             return ""
+        self.thoughts.append(before)
         self._inside, self._left, self._held = False, True, after
         return self._begin()

@@ -157,6 +157,7 @@ def task_of(state: State, work: Work) -> AgentTask:
         summary_path=str(summary_file(state.home, work.work_id)),
         limits=settings.limits,
         model_limits=settings.model_limits,
+        refused=state.refused.get((work.endpoint.base_url, work.endpoint.model), ()),
     )
 
 

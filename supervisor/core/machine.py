@@ -155,10 +155,12 @@ class Core:
                 attempt.started = True
             case Progress():
                 self._progress(attempt, message)
+                turns.check_tokens(self.state, attempt.work.turn)
             case Delegate():
                 turns.delegate(self.state, attempt, message)
             case Result(outcome=outcome):
                 attempts.saved(self.state, attempt, outcome)
+                turns.check_tokens(self.state, attempt.work.turn)
                 acknowledge(self.state, attempt.work)
             case Bye(childless=childless):
                 attempt.childless = childless
@@ -170,6 +172,8 @@ class Core:
         attempts.watch_stall(self.state, attempt)
         work.steps = message.step
         work.usage = message.usage or work.usage
+        if message.refused:
+            self.state.refused[work.endpoint.base_url, work.endpoint.model] = message.refused
         work.trace = [*work.trace, *message.trace][-TRACE_ENTRIES:]
         work.partial = (work.partial + message.delta)[-PARTIAL_CHARS:]
         if message.messages and not work.depth:
@@ -246,5 +250,4 @@ class Core:
                 attempts.due(self.state, attempt, kind)
             elif turn is not None:
                 seconds = turn.submit.settings.deadline_seconds
-                message = f"The run reached its deadline of {seconds:g} s."
-                turns.cancel_turn(self.state, turn, Intent(status="cancelled", reason="budget", message=message))
+                turns.end_by_budget(self.state, turn, f"The run reached its deadline of {seconds:g} s (--deadline).")

@@ -159,10 +159,10 @@ class Turn(Work, kw_only=True, eq=False):
     """One submission and everything below it; the process of the turn itself is its root agent.
 
     ``work_id`` is its admission_id. ``waiting`` are delegates without a process, ``resuming`` those whose join is
-    complete and that need a slot to go on, ``holders`` the attempts that hold one. ``watchers`` are viewers besides
-    the one that brought it; ``sequence`` is 0 until it is committed. ``deliveries`` are the dispatched calls whose
-    results it has claimed to tell. ``again``: an earlier owner had begun it, so that its message stands in the history
-    already, and ``earlier`` delegates of that try are not run again.
+    complete and that need a slot to go on, ``holders`` the attempts that hold one. ``budget`` says which budget is used
+    up, once one is. ``watchers`` are viewers besides the one that brought it; ``sequence`` is 0 until it is committed.
+    ``deliveries`` are the dispatched calls whose results it has claimed to tell. ``again``: an earlier owner had begun
+    it, so that its message stands in the history already, and ``earlier`` delegates of that try are not run again.
     """
 
     session_id: str
@@ -180,6 +180,7 @@ class Turn(Work, kw_only=True, eq=False):
     calls: list[Call] = field(default_factory=list)
     delegates: list[Delegate] = field(default_factory=list)
     grace: float = 4.0
+    budget: str = ""
     closing: bool = False
     done: bool = False
 

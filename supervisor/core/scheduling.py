@@ -58,4 +58,4 @@ def _resume(state: State, turn: Turn, work: Work) -> None:
         turn.holders.add(attempt.attempt_id)
     attempts.watch_stall(state, attempt)
     answers = [CallAnswer(tool_call_id=call_id, content=content) for call_id, content in join_answers(join, state.now)]
-    state.send(attempt, Joined(join_id=join.join_id, answers=answers))
+    state.send(attempt, Joined(join_id=join.join_id, answers=answers, budget=turn.budget))

@@ -51,6 +51,8 @@ class State:
         self.attempts: dict[str, Attempt] = {}
         self.calls_over: list[Call] = []
         self.launch_failures: deque[float] = deque()
+        self.refused: dict[tuple[str, str], tuple[str, ...]] = {}
+        """What endpoints were found to refuse, by URL and model: each agent is told, so that none has to find out."""
         self._effects: list[Effect] = []
         self._writes: list[Effect] = []
         self._records: list[Record] = []

@@ -26,6 +26,9 @@ from fanjoin.supervisor.records import (
     SessionCreated,
 )
 
+_JOIN_SECONDS = 5.0
+"""How long a run whose budget is used up may take, after the grace of its delegates, to join what is done."""
+
 
 def admit(state: State, viewer: str, submission: Submit, session_id: str) -> Turn:
     """Admit a turn: record it and tell the viewer; it runs when its session and a process are free."""
@@ -291,6 +294,33 @@ def cancel_turn(state: State, turn: Turn, intent: Intent, *, now: bool = False) 
         attempts.cancel(state, work, intent)
         if now and work.attempt is not None and work.attempt.alive:
             attempts.force(state, work.attempt)
+
+
+def check_tokens(state: State, turn: Turn) -> None:
+    """End a turn whose agents have used all of its tokens together."""
+    limit = turn.submit.settings.max_tokens_total
+    if not limit or turn.budget or turn.outcome is not None:
+        return
+    total = turn.usage_total()
+    used = total.input_tokens + total.output_tokens
+    if used >= limit:
+        end_by_budget(state, turn, f"The run used {used} tokens, and its budget is {limit} (--max-tokens-total).")
+
+
+def end_by_budget(state: State, turn: Turn, message: str) -> None:
+    """End a turn because a budget is used up: what is done is joined, the rest is cancelled.
+
+    A root that waits in a join gets its results first, and then ends by itself. If it does not, it is ended, too.
+    """
+    intent = Intent(status="cancelled", reason="budget", message=turn.budget or message)
+    waits = turn.join is not None and not turn.budget
+    turn.budget = intent.message
+    for child in turn.delegates:
+        attempts.cancel(state, child, intent)
+    if waits:
+        state.timers.set(turn.admission_id, "deadline", state.now + turn.grace + _JOIN_SECONDS)
+    else:
+        attempts.cancel(state, turn, intent)
 
 
 def cancel_orphans(state: State, turn: Turn) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fanjoin.agent_proc.provider.reply import ReplyBuilder, read_usage
+from fanjoin.agent_proc.provider.chat_completions import read_usage
+from fanjoin.agent_proc.provider.reply import ReplyBuilder
 from fanjoin.agent_proc.provider.thinking import ThinkingFilter
 
 

@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fanjoin.agent_proc.account import Account
+from fanjoin.agent_proc.provider.reply import Reply
 from fanjoin.agent_proc.reporter import TEXT_CHARACTERS, Reporter
 from fanjoin.agent_proc.summary import shortened
 from fanjoin.agent_proc.transcript import Transcript
 from fanjoin.ipc.codec import INLINE_LIMIT, agent_side
-from fanjoin.ipc.messages import Outcome, Progress
+from fanjoin.ipc.messages import Outcome, Progress, Usage
 from fanjoin.ipc.settings import DelegationLimits
 
 
@@ -86,9 +87,28 @@ def test_no_text_is_lost_or_turned_around(pieces: list[tuple[str, float]]) -> No
     for text, wait in pieces:
         desk.reporter.text(text)
         desk.now += wait
-    desk.reporter.end_reply()
+    desk.reporter.end_reply(Reply())
     assert "".join(desk.deltas) == "".join(text for text, _ in pieces)
-    assert desk.sent[-1].usage == desk.account.usage
+
+
+def test_token_counts_are_told_when_more_is_to_come() -> None:
+    """A step that follows another one, and tools that begin, tell what was used; a first step has nothing to tell."""
+    desk = Desk()
+    desk.reporter.begin_step()
+    assert desk.sent == []
+    desk.account.steps, desk.account.usage = 1, Usage(input_tokens=7)
+    desk.reporter.begin_step()
+    desk.reporter.tools_started(["a", "b"])
+    assert [(one.usage, one.tool_started) for one in desk.sent] == [(Usage(input_tokens=7), t) for t in ("", "a, b")]
+
+
+def test_a_refusal_is_told_once() -> None:
+    """What an endpoint turned out to refuse is told to the supervisor, and not what that knows already."""
+    desk = Desk()
+    desk.account.refused = frozenset({"tools"})
+    for known in ({"tools"}, {"tools", "stream"}, {"tools", "stream"}):
+        desk.reporter.end_reply(Reply(refused=frozenset(known)))
+    assert [one.refused for one in desk.sent] == [("stream", "tools")]
 
 
 def test_partial_text_survives_a_retry() -> None:

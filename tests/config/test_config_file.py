@@ -106,7 +106,7 @@ def test_every_problem_is_named_at_once(tmp_path: Path) -> None:
         ("child_timeout_seconds: " + "9" * 400, "a number of seconds"),
         ("launcher: fork", "auto or zygote or spawn"),
         ("provider: openai", "custom or local"),
-        ("api_mode: responses", "chat_completions"),
+        ("api_mode: smoke", "chat_completions or anthropic_messages or responses"),
         ("reasoning_effort: off", "none or low or medium or high"),
         ("model: 4", "a text"),
         ("model: [a]", "a text"),

@@ -10,7 +10,7 @@ import pytest
 
 from fanjoin.ipc.config import Flags, load_config, origins_of, resolve, with_local_server
 from fanjoin.ipc.config_file import Config
-from fanjoin.ipc.config_schema import KEYS
+from fanjoin.ipc.config_schema import API_MODES, KEYS
 from fanjoin.ipc.errors import UserError
 from fanjoin.ipc.settings import DelegationLimits, ModelLimits, SupervisorSettings, TerminalSettings, TurnSettings
 
@@ -71,7 +71,8 @@ agent: {max_turns: 7}
 delegation: {max_concurrent_children: 2, max_tasks: 3, stall_seconds: 1.5, child_timeout_seconds: 9, launcher: spawn}
 supervisor: {max_processes: 5, silence_seconds: 2, transport: tcp}
 daemon: {drain_seconds: 1}
-provider: {connect_seconds: 1, first_byte_seconds: 2, between_bytes_seconds: 3, whole_call_seconds: 4}
+provider:
+  {connect_seconds: 1, first_byte_seconds: 2, between_bytes_seconds: 3, whole_call_seconds: 4, max_output_tokens: 5}
 terminal: {timeout: 6, env_passthrough: [GIT_*], oneshot_completion_wait_seconds: 8}
 """
     result = resolve(from_text(tmp_path, text), ENVIRON, Flags(model="m"))
@@ -79,7 +80,9 @@ terminal: {timeout: 6, env_passthrough: [GIT_*], oneshot_completion_wait_seconds
     assert turn.limits == DelegationLimits(
         max_concurrent_children=2, max_tasks=3, stall_seconds=1.5, child_timeout_seconds=9.0
     )
-    assert turn.model_limits == ModelLimits(connect=1.0, first_byte=2.0, between_bytes=3.0, whole_call=4.0)
+    assert turn.model_limits == ModelLimits(
+        connect=1.0, first_byte=2.0, between_bytes=3.0, whole_call=4.0, max_output_tokens=5
+    )
     assert turn.terminal == TerminalSettings(timeout=6.0, env_passthrough=("GIT_*",), completion_wait=8.0)
     assert (turn.toolsets, turn.delegate_toolsets) == (("delegation", "terminal", "files"), ("terminal", "files"))
     assert result.supervisor == SupervisorSettings(
@@ -277,3 +280,34 @@ def test_warnings_of_the_file_are_handed_on(tmp_path: Path) -> None:
     config = from_text(tmp_path, "modle: x\n")
     assert resolve(config, ENVIRON, Flags(model="m")).warnings == config.warnings
     assert len(config.warnings) == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "mode"),
+    [
+        ("http://h:8000/v1", "chat_completions"),
+        ("https://api.openai.com/v1", "chat_completions"),
+        ("https://api.openai.com/v1/responses", "responses"),
+        ("https://api.anthropic.com", "anthropic_messages"),
+        ("https://api.anthropic.com/v1", "anthropic_messages"),
+        ("https://gateway.example/api/anthropic", "anthropic_messages"),
+        ("https://gateway.example/anthropic/v1/", "anthropic_messages"),
+        ("https://gateway.example/v1/messages", "anthropic_messages"),
+        ("https://gateway.example/anthropic-like/v1", "chat_completions"),
+    ],
+)
+def test_the_url_shows_the_wire_format_unless_one_is_set(tmp_path: Path, url: str, mode: str) -> None:
+    """Root, delegates and routes take the format that their own URL shows; a format that is set counts."""
+    base = f"base_url: '{url}', model: m"
+    config = from_text(
+        tmp_path, f"model: {{{base}}}\ndelegation: {{base_url: http://d/v1, routes: {{r: {{{base}}}}}}}\n"
+    )
+    turn = resolve(config, {}, Flags()).turn
+    assert (turn.endpoint.api_mode, turn.routes["r"].endpoint.api_mode) == (mode, mode)
+    assert turn.delegate_endpoint.api_mode == "chat_completions"
+    shown = origins_of(config, {}, Flags())["model.api_mode"]
+    assert (shown.value, shown.level) == (mode, "default")
+    for name in API_MODES:
+        config = from_text(tmp_path, f"model: {{{base}, api_mode: {name}}}\n")
+        turn = resolve(config, {}, Flags()).turn
+        assert (turn.endpoint.api_mode, turn.delegate_endpoint.api_mode) == (name, name)

@@ -87,10 +87,13 @@ class Child(Struct, eq=False):
                 self.task = task
                 self.say(Started(**self._who), Progress(**self._who, step=1, delta="so far"))
                 self._work()
-            case Joined(join_id=join_id):
+            case Joined(join_id=join_id, budget=budget):
                 assert self.waiting == join_id, "a process gets the join that it waits for"
                 self.waiting = ""
-                self._work()
+                if budget and self.node.fate not in STUBBORN:
+                    self._finish(Outcome(status="cancelled", reason="budget", message=budget))
+                else:
+                    self._work()
             case Cancel():
                 if self.node.fate not in STUBBORN and self.result is None:
                     self._finish(Outcome(status="cancelled", reason="cancelled", partial_text="so far"))

@@ -291,6 +291,22 @@ def test_a_turn_ends_at_its_deadline() -> None:
     assert world.now - 1000 == 9
 
 
+def test_a_root_that_waits_gets_what_is_done_before_it_ends() -> None:
+    """At the deadline delegates are cancelled, their entries are joined, and the root is told why it ends."""
+    world = ran(turn(fan(LEAF, Node("hangs")), deadline=9))
+    assert results(world) == [("completed", "", 1), ("cancelled", "budget", 1)]
+    [joined] = [one.message for _, one in world.effects if isinstance(one, Send) and isinstance(one.message, Joined)]
+    assert "deadline of 9 s (--deadline)" in joined.budget
+    assert done(world).message == joined.budget
+
+
+def test_a_root_that_does_not_end_by_itself_is_ended() -> None:
+    """Delegates get their grace, the root a few seconds to join; then it is cancelled like anything else."""
+    world = ran(turn(Node("ignores_signals", rounds=(((Node("hangs"),),),)), deadline=9))
+    assert (done(world).status, done(world).reason) == ("cancelled", "budget")
+    assert world.now - 1000 < 9 + 4 + 5 + 4 + 1 + 6
+
+
 def test_turns_of_one_session_run_one_after_the_other() -> None:
     """First in, first out: the second begins when the first has ended."""
     world = ran(turn(fan(LEAF)), turn(fan(LEAF)), turn(LEAF))
