@@ -62,6 +62,7 @@ class Agent:
         self._failed_rounds = 0
         self._corrected = False
         self._output: JsonObject | None = None
+        self._joins_late = task.joins_detached
 
     def run(self) -> Outcome:
         """Work until the end and return how it ended."""
@@ -91,10 +92,21 @@ class Agent:
                 self._answer_calls(reply)
                 continue
             self._add([{"role": "assistant", "content": reply.text}])
+            if late := self._join_late():
+                self._messages += late
+                continue
             more = self._late_news() or self._objection(reply.text)
             if not more:
                 return reply
             self._hear(more)
+
+    def _join_late(self) -> list[JsonObject]:
+        """Wait, once, for what earlier turns dispatched, and return their results; the supervisor has kept these."""
+        wanted, self._joins_late = self._joins_late, False
+        answers = self._join([]) if wanted else {}
+        messages: list[JsonObject] = [{"role": "user", "content": text} for text in answers.values()]
+        self._reporter.begin(messages)
+        return messages
 
     def _late_news(self) -> list[str]:
         """Return what an agent that has its answer is still to be told, as long as it may take another step."""

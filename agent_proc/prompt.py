@@ -17,9 +17,10 @@ _ON_FILES = frozenset({"files", "terminal"})
 
 
 def opening(task: AgentTask) -> list[JsonObject]:
-    """Return the system prompt, the earlier messages and the user's message."""
+    """Return the system prompt, the earlier messages and the user's message, where there is a new one."""
     system = "\n\n".join([shared_prefix(task), *_own_parts(task)])
-    return [{"role": "system", "content": system}, *task.history, {"role": "user", "content": _user_content(task)}]
+    new = [{"role": "user", "content": _user_content(task)}] if task.text or task.images else []
+    return [{"role": "system", "content": system}, *task.history, *new]
 
 
 def shared_prefix(task: AgentTask) -> str:

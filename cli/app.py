@@ -12,7 +12,7 @@ from fanjoin.ipc.errors import FanjoinError
 from fanjoin.ipc.version import VERSION
 
 if TYPE_CHECKING:
-    from fanjoin.client.core_process import CoreProcess
+    from fanjoin.client.core import Core
 
 _COMMANDS = {
     "chat": ("fanjoin.cli.chat:chat_command", "Run one turn and print its answer."),
@@ -20,6 +20,9 @@ _COMMANDS = {
     "delegate": ("fanjoin.cli.delegate:delegate_command", "Run many tasks at once without a parent model."),
     "demo": ("fanjoin.cli.demo:demo_command", "Fan out over documents without a key or a network."),
     "ps": ("fanjoin.cli.listing:ps_command", "List delegates that are queued or running."),
+    "cancel": ("fanjoin.cli.cancel:cancel_command", "End a delegate, a call or a turn."),
+    "daemon": ("fanjoin.cli.daemon:daemon_command", "Run, start, stop or look at the daemon of this home."),
+    "sessions": ("fanjoin.cli.sessions_command:sessions_command", "List, show, export, delete and resolve sessions."),
     "receipts": ("fanjoin.cli.listing:receipts_command", "List or show how delegates ended."),
     "config": ("fanjoin.cli.config_command:config_command", "Show or check the configuration."),
     "provider": ("fanjoin.cli.provider.command:provider_command", "Serve a synthetic or a small local model."),
@@ -29,7 +32,7 @@ _COMMANDS = {
 class Start(Struct):
     """What the first lines of the process hand to a command."""
 
-    core: "CoreProcess | None"
+    core: "Core | None"
     interrupts: Interrupts
 
 
@@ -60,7 +63,7 @@ def app() -> None:
     """An agent whose delegates are processes: every result is joined, nothing is left behind."""
 
 
-def run(arguments: list[str], core: "CoreProcess | None", interrupts: Interrupts) -> int:
+def run(arguments: list[str], core: "Core | None", interrupts: Interrupts) -> int:
     """Run a command and return its exit code; errors that are somebody's own become one message."""
     try:
         code = app.main(arguments, prog_name="fanjoin", standalone_mode=False, obj=Start(core, interrupts))

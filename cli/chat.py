@@ -5,11 +5,15 @@ from typing import Any
 
 import click
 
+from fanjoin.cli import streams
 from fanjoin.cli.app import Start
 from fanjoin.cli.query import read_query
+from fanjoin.cli.submission import chat_request
 from fanjoin.cli.turn import TurnOptions, run_turn
 
 _OPTIONS = (
+    click.option("--image", metavar="FILE", multiple=True, help="Send a PNG, JPEG, WebP or GIF (repeatable)."),
+    click.option("--resume", metavar="ID|latest", help="Go on with a session, with the settings that it has kept."),
     click.option("--query-file", metavar="FILE", help="Read the query from a file; - is standard input."),
     click.option("-Q", "--quiet", is_flag=True, help="No progress on standard error."),
     click.option("--oneshot", is_flag=True, help="One turn, also on a terminal."),
@@ -51,8 +55,8 @@ def _turn_options(command: Callable[..., int]) -> Callable[..., int]:
 @_turn_options
 @click.pass_obj
 def chat_command(start: Start, /, query: str | None, query_file: str | None, **flags: Any) -> int:
-    """Run one turn: delegates are processes, all of them are joined, standard output gets the answer alone."""
-    return run_turn(start, lambda: read_query(query, query_file), TurnOptions(**flags))
+    """Run one turn: all delegates are joined, standard output gets the answer. On a terminal: hold a conversation."""
+    return _run(start, query, query_file, flags)
 
 
 @click.command("run")
@@ -62,5 +66,25 @@ def chat_command(start: Start, /, query: str | None, query_file: str | None, **f
 def run_command(start: Start, /, prompt: str | None, query_file: str | None, **flags: Any) -> int:
     """Run one turn with PROMPT as its query; - or nothing reads standard input."""
     flags["oneshot"] = True
-    text = None if prompt == "-" else prompt
-    return run_turn(start, lambda: read_query(text, "-" if prompt == "-" else query_file), TurnOptions(**flags))
+    return _run(start, None if prompt == "-" else prompt, "-" if prompt == "-" else query_file, flags)
+
+
+def _is_conversation(options: TurnOptions) -> bool:
+    """Say whether a person sits at both ends and asked for no single turn."""
+    single = options.oneshot or options.quiet or options.output_format != "text"
+    return not single and streams.is_terminal(0) and streams.is_terminal(1)
+
+
+def _run(start: Start, query: str | None, query_file: str | None, flags: dict[str, Any]) -> int:
+    options = TurnOptions(**flags)
+    if _is_conversation(options):
+        from fanjoin.cli.conversation import converse  # late: only a person waits for its imports
+
+        given = query is not None or query_file is not None
+        return converse(start, read_query(query, query_file) if given else "", options)
+    return run_turn(
+        start,
+        lambda: read_query(query, query_file, may_be_empty=bool(options.image)),
+        options,
+        lambda home, text, stack: chat_request(home, text, options, stack),
+    )

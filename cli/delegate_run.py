@@ -17,7 +17,7 @@ from fanjoin.cli.turn import end_of, with_local_model
 from fanjoin.client.depth import refuse_below_an_agent
 from fanjoin.client.earlier import Earlier, look_back
 from fanjoin.client.fan_out import Collector, Limits, settings_for, submission
-from fanjoin.client.run import Run
+from fanjoin.client.run import Job, Run
 from fanjoin.client.tasks import make_ready
 from fanjoin.client.workers import WorkerChoice, make_worker
 from fanjoin.client.worktrees import Worktrees
@@ -191,7 +191,8 @@ class _DelegateRun:
                 todo = self._with_worktrees(todo, settings.cwd, stack)
             submit = submission(todo, settings, self._options.kept())
             told = _Both(self._output, collector)
-            self._run = run = Run(self._core, submit, resolved.supervisor, told, self._interrupted)
+            job = Job(request=submit, settings=resolved.supervisor)
+            self._run = run = Run(self._core, job, told, self._interrupted)
             try:
                 done = run.follow()
             finally:

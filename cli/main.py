@@ -2,13 +2,14 @@
 
 import os
 import sys
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from fanjoin.cli import streams
 from fanjoin.cli.signals import Interrupts
 
 if TYPE_CHECKING:
-    from fanjoin.client.core_process import CoreProcess
+    from fanjoin.client.core import Core
 
 _RUNS = ("chat", "run", "delegate")
 _HELP = ("--help", "-h")
@@ -40,14 +41,24 @@ def _runs(arguments: list[str]) -> bool:
     return arguments[0] != "delegate" or "--dry-run" not in arguments
 
 
-def _early_core(arguments: list[str]) -> "CoreProcess":
-    """Start the supervisor; it loads while this process reads what it is to do."""
-    from fanjoin.client.core_process import CoreProcess
+def _wants_its_own(arguments: list[str]) -> bool:
+    """Say whether arguments that are not parsed yet mean a supervisor of their own: the last ``--daemon`` says never.
+
+    A fan-out has one always: it ends with its viewer.
+    """
+    choices = [argument for before, argument in pairwise(["", *arguments]) if before == "--daemon"]
+    choices += [argument.partition("=")[2] for argument in arguments if argument.startswith("--daemon=")]
+    return choices[-1:] == ["never"] or arguments[0] == "delegate"
+
+
+def _early_core(arguments: list[str]) -> "Core":
+    """Find the daemon, or start a supervisor: it loads while this process reads what it is to do."""
+    from fanjoin.client.core import core_for
     from fanjoin.ipc.errors import FanjoinError
     from fanjoin.ipc.paths import home_from, prepare_home
 
     try:
-        return CoreProcess(prepare_home(home_from(os.environ)))
+        return core_for(prepare_home(home_from(os.environ)), attach=not _wants_its_own(arguments))
     except FanjoinError as error:
         message, code = str(error), error.exit_code
     except OSError as error:

@@ -11,8 +11,8 @@ from fanjoin.ipc.text import clean
 _NEXT_STEP = "Give a query with chat -q TEXT, run TEXT, --query-file FILE, or on standard input."
 
 
-def read_query(query: str | None, query_file: str | None) -> str:
-    """Return the text of the turn.
+def read_query(query: str | None, query_file: str | None, *, may_be_empty: bool = False) -> str:
+    """Return the text of the turn, which may be empty when something else is asked about.
 
     Raises:
         UserError: there is none, or its file cannot be read.
@@ -23,9 +23,11 @@ def read_query(query: str | None, query_file: str | None) -> str:
         text, source = _from_file(Path(str(query_file))), f"The query file {query_file}"
     elif query_file == "-" or not streams.is_terminal(0):
         text, source = _from_stdin(), "Standard input"
+    elif may_be_empty:
+        text, source = "", ""
     else:
         raise UserError(f"There is no query. {_NEXT_STEP}")
-    if not text.strip():
+    if not text.strip() and not may_be_empty:
         raise UserError(f"{source} is empty, so there is nothing to do. {_NEXT_STEP}")
     return clean(text)
 

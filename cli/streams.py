@@ -27,7 +27,12 @@ def repair() -> None:
 
 
 def write_line(text: str, given_up: Callable[[], bool] = lambda: False) -> bool:
-    """Write a text and one newline to standard output; what its encoding cannot hold is replaced.
+    """Write a text and one newline to standard output, as ``write_text`` does."""
+    return write_text(text + "\n", given_up)
+
+
+def write_text(text: str, given_up: Callable[[], bool] = lambda: False) -> bool:
+    """Write a text to standard output; what its encoding cannot hold is replaced.
 
     Args:
         text: what to write.
@@ -43,7 +48,7 @@ def write_line(text: str, given_up: Callable[[], bool] = lambda: False) -> bool:
     if stream is None:
         return True
     encoding = stream.encoding or "utf-8"
-    data = (text + "\n").encode(encoding, "replace")
+    data = text.encode(encoding, "replace")
     try:
         stream.flush()
         _write(stream, data, given_up)

@@ -1,11 +1,10 @@
 """One turn from its flags to its exit code."""
 
-import os
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from fanjoin.cli import streams
@@ -13,38 +12,37 @@ from fanjoin.cli.app import Start
 from fanjoin.cli.exit_codes import exit_code
 from fanjoin.cli.output import JsonOutput, TextOutput, result_object
 from fanjoin.cli.signals import InterruptedRunError
-from fanjoin.client.core_process import CoreProcess
-from fanjoin.client.depth import refuse_below_an_agent
-from fanjoin.client.run import Run
-from fanjoin.ipc.config import Flags, Resolved, load_config, resolve, with_local_server
+from fanjoin.client.core import Core
+from fanjoin.client.run import Job, Run
+from fanjoin.ipc.config import Resolved, with_local_server
 from fanjoin.ipc.errors import FanjoinError, OwnerLostError, UserError
-from fanjoin.ipc.ids import REQUEST, new_id
-from fanjoin.ipc.messages import CancelTurn, Submit, TurnDone
+from fanjoin.ipc.messages import CancelTurn, TurnDone
 from fanjoin.ipc.settings import TurnSettings
-from fanjoin.ipc.text import clean, clean_tree
 
 
 class TurnOptions(Struct, kw_only=True):
     """The flags of ``chat`` and ``run``, as given."""
 
-    quiet: bool
-    oneshot: bool
-    provider: str | None
-    model: str | None
-    base_url: str | None
-    api_key_env: str | None
-    toolsets: str | None
-    allow: tuple[str, ...]
-    ignore_rules: bool | None
-    reasoning: str | None
-    max_turns: int | None
-    deadline: float | None
-    max_tokens_total: int | None
-    output_format: str
-    fail_on_child_error: bool
-    input_id: str | None
-    daemon: str
-    cwd: str | None
+    quiet: bool = False
+    oneshot: bool = False
+    image: tuple[str, ...] = ()
+    resume: str | None = None
+    provider: str | None = None
+    model: str | None = None
+    base_url: str | None = None
+    api_key_env: str | None = None
+    toolsets: str | None = None
+    allow: tuple[str, ...] = ()
+    ignore_rules: bool | None = None
+    reasoning: str | None = None
+    max_turns: int | None = None
+    deadline: float | None = None
+    max_tokens_total: int | None = None
+    output_format: str = "text"
+    fail_on_child_error: bool = False
+    input_id: str | None = None
+    daemon: str = "auto"
+    cwd: str | None = None
 
     def turn_flags(self) -> dict[str, Any]:
         """Return the flags that were given and rule the turn, under the names that the configuration knows."""
@@ -71,9 +69,20 @@ class TurnOptions(Struct, kw_only=True):
         return tuple(name.strip() for name in self.toolsets.split(",") if name.strip())
 
 
-def run_turn(start: Start, read_query: Callable[[], str], options: TurnOptions) -> int:
+class Wanted(Struct, frozen=True, kw_only=True):
+    """What is asked of a supervisor, and what its settings were made of."""
+
+    job: Job
+    resolved: Resolved
+
+
+Prepare = Callable[[Path, str, ExitStack], Wanted]
+"""Makes a request of the home folder and the query; what it starts on the way goes onto the stack."""
+
+
+def run_turn(start: Start, read_query: Callable[[], str], options: TurnOptions, prepare: Prepare) -> int:
     """Run one turn and return the exit code; machine formats get their object in every case."""
-    return _TurnRun(start, options).run(read_query)
+    return _TurnRun(start, options).run(read_query, prepare)
 
 
 class _TurnRun:
@@ -91,12 +100,12 @@ class _TurnRun:
         self._told_of_broken_output = False
         self._run: Run | None = None
 
-    def run(self, read_query: Callable[[], str]) -> int:
+    def run(self, read_query: Callable[[], str], prepare: Prepare) -> int:
         """Run it; whatever goes wrong is one message, one JSON object where one was asked for, one exit code."""
         try:
             with self._interrupts.raising():
                 text = read_query()
-            return self._carry_out(text)
+            return self._carry_out(text, prepare)
         except FanjoinError as error:
             code = self._interrupts.exit_code() if self._interrupts.first is not None else error.exit_code
             streams.complain(str(error))
@@ -115,41 +124,31 @@ class _TurnRun:
             retryable=status == "lost",
         )
 
-    def _carry_out(self, text: str) -> int:
+    def _carry_out(self, text: str, prepare: Prepare) -> int:
         core = self._core
         if core is None:
             raise UserError("A run needs its own process: use the fanjoin command, or python -m fanjoin.cli.")
-        if self._options.daemon == "require":
-            raise UserError("No daemon serves this home, and --daemon require asks for one. Use --daemon auto.")
-        resolved = resolve(load_config(core.home), os.environ, Flags(**self._options.turn_flags()))
-        for warning in resolved.warnings:
-            streams.complain(f"warning: {warning}")
-        refuse_below_an_agent(resolved.turn, os.environ)
+        if core.shared:
+            streams.complain(f"attached to the daemon (process {core.pid})")
+        elif self._options.daemon == "require":
+            raise UserError(
+                "No daemon serves this home, and --daemon require asks for one. Nothing was run.\n"
+                "Start one with `fanjoin daemon start`, or use --daemon auto."
+            )
         with ExitStack() as stack:
             with self._interrupts.raising():
-                settings = with_local_model(resolved, stack)
-            return self._follow(core, self._submission(text, settings), resolved)
+                wanted = prepare(core.home, text, stack)
+            return self._follow(core, wanted)
 
-    def _submission(self, text: str, settings: TurnSettings) -> Submit:
-        payload = clean_tree({"text": text, "finite": True, "cli_turn_v1": self._options.turn_flags()})
-        return Submit(
-            request_id=clean(self._options.input_id or new_id(REQUEST)),
-            session_id="",
-            text=text,
-            finite=True,
-            payload_json=msgspec.json.encode(payload).decode(),
-            settings=settings,
-        )
-
-    def _follow(self, core: CoreProcess, submit: Submit, resolved: Resolved) -> int:
-        self._run = run = Run(core, submit, resolved.supervisor, self._output.told, self._interrupted)
+    def _follow(self, core: Core, wanted: Wanted) -> int:
+        self._run = run = Run(core, wanted.job, self._output.told, self._interrupted)
         try:
             done = run.follow()
             code = exit_code(done, fail_on_child_error=self._options.fail_on_child_error)
             if self._interrupts.first is not None:
                 code = self._interrupts.exit_code()
-            if done.reason == "auth" and resolved.auth_hint:
-                streams.complain(resolved.auth_hint)
+            if done.reason == "auth" and wanted.resolved.auth_hint:
+                streams.complain(wanted.resolved.auth_hint)
             if done.status == "completed" and done.message:
                 streams.complain(f"note: {done.message}")
             self._output.done(result_object(done, code))

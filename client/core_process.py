@@ -18,6 +18,7 @@ from fanjoin.ipc.ids import INSTANCE, new_id, new_secret
 
 if TYPE_CHECKING:
     from fanjoin.ipc.bootstrap import CoreBootstrap, CoreReady
+    from fanjoin.ipc.endpoints import Endpoints
 
 _CODE = "from fanjoin.supervisor.main import main; main()"
 READY_SECONDS = 60.0
@@ -30,6 +31,10 @@ class CoreProcess:
     Args:
         home: the home folder, prepared.
     """
+
+    shared = False
+    viewer = "owner"
+    """The name under which the supervisor knows whom it belongs to."""
 
     def __init__(self, home: Path) -> None:
         from fanjoin.ipc.platform import detached_flags
@@ -76,6 +81,20 @@ class CoreProcess:
             self.kill()
             raise OwnerLostError(f"The supervisor ended before it was ready. Its log is {self.log}.")
         return ready
+
+    def endpoints(self, bootstrap: "CoreBootstrap") -> "Endpoints":
+        """Hand over what it needs and return where it listens.
+
+        Raises:
+            UserError, RunError: it cannot run here.
+            OwnerLostError: it ended or stayed silent.
+        """
+        from fanjoin.ipc.errors import RunError, UserError
+
+        ready = self.begin(bootstrap)
+        if ready.error:
+            raise (UserError if ready.exit_code == UserError.exit_code else RunError)(ready.error)
+        return ready.endpoints
 
     def call_when_gone(self, callback: Callable[[], None]) -> None:
         """Call back, from a thread, when the supervisor has ended."""

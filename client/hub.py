@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 
 from fanjoin.client.core_process import CoreProcess
-from fanjoin.client.run import BEAT_SECONDS, CLOSE_SECONDS, OWNER, Told, begin
+from fanjoin.client.run import BEAT_SECONDS, CLOSE_SECONDS, Told, bootstrap_for
 from fanjoin.client.viewer import Viewer
 from fanjoin.client.wake import Wake
 from fanjoin.ipc.endpoints import Endpoints
@@ -69,7 +69,7 @@ class Hub:
         self._gone: Exception | None = None
         self._silent_beats = 0
         try:
-            endpoints = begin(core, settings).endpoints
+            endpoints = core.endpoints(bootstrap_for(core, settings))
         except BaseException:
             core.close(CLOSE_SECONDS)
             raise
@@ -111,7 +111,7 @@ class Hub:
     # --- everything below runs in the hub's thread ---
 
     def _run(self, endpoints: Endpoints) -> None:
-        viewer = Viewer(endpoints, OWNER)
+        viewer = Viewer(endpoints, self._core.viewer)
         error: Exception = RunError("This supervisor was closed before the turn had an end.")
         try:
             with self._wake:

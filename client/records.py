@@ -9,10 +9,10 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
+from fanjoin.client.lock import is_held
 from fanjoin.ipc.errors import StorageError, UserError
 from fanjoin.ipc.messages import JsonObject
 from fanjoin.ipc.paths import database_file
-from fanjoin.ipc.platform import try_lock
 from fanjoin.ipc.state_file import explain, require_known_version
 
 _BUSY_SECONDS = 5.0
@@ -61,17 +61,7 @@ class Receipt(ReceiptLine, frozen=True, kw_only=True):
 
 _Kind = TypeVar("_Kind", bound=Struct)
 OwnerLives = Callable[[Path], bool]
-
-
-def owner_lives(lock_path: Path) -> bool:
-    """Return whether a process holds this lock. It is never made: a missing one has no holder."""
-    if not lock_path.exists():
-        return False
-    lock = try_lock(lock_path)
-    if lock is None:
-        return True
-    lock.close()
-    return False
+owner_lives: OwnerLives = is_held
 
 
 @contextmanager

@@ -2,36 +2,36 @@
 
 from collections.abc import Callable
 
-from fanjoin.client.core_process import CoreProcess
+from msgspec import Struct
+from msgspec.structs import replace
+
+from fanjoin.client.core import Core
 from fanjoin.client.viewer import Viewer
 from fanjoin.client.wake import Wake
-from fanjoin.ipc.bootstrap import CoreBootstrap, CoreReady
+from fanjoin.ipc.bootstrap import CoreBootstrap
 from fanjoin.ipc.errors import FanjoinError, OwnerLostError, RunError, UserError
 from fanjoin.ipc.messages import Accepted, CancelTurn, Event, Ping, Refused, Submit, ToViewer, TurnDone
+from fanjoin.ipc.session_messages import ResolveUnknown
 from fanjoin.ipc.settings import SupervisorSettings
 
 AGENT_ENTRY = "fanjoin.agent_proc.main:run"
 WORKER_ENTRY = "fanjoin.agent_proc.worker:run"
-OWNER = "owner"
 BEAT_SECONDS = 1.0
 CLOSE_SECONDS = 20.0
+_OWN_FAULTS = ("invalid_params", "not_found")
 
 Told = Accepted | Event
 
 
-def begin(core: CoreProcess, settings: SupervisorSettings, submit: Submit | None = None) -> CoreReady:
-    """Let a supervisor serve, and say where it listens.
+def bootstrap_for(core: Core, settings: SupervisorSettings, submit: Submit | None = None) -> CoreBootstrap:
+    """Return what a supervisor that belongs to this process needs.
 
     Args:
         core: its process.
         settings: its own.
         submit: its one turn, or None when turns will be submitted.
-
-    Raises:
-        UserError, RunError: it cannot run here.
-        OwnerLostError: it died.
     """
-    bootstrap = CoreBootstrap(
+    return CoreBootstrap(
         home=str(core.home),
         instance_id=core.instance_id,
         owned=True,
@@ -40,10 +40,29 @@ def begin(core: CoreProcess, settings: SupervisorSettings, submit: Submit | None
         settings=settings,
         submit=submit,
     )
-    ready = core.begin(bootstrap)
-    if ready.error:
-        raise (UserError if ready.exit_code == UserError.exit_code else RunError)(ready.error)
-    return ready
+
+
+def raise_if_refused(message: ToViewer) -> None:
+    """Raise what a refusal means to whoever asked.
+
+    Raises:
+        UserError: the request itself cannot be.
+        RunError: it cannot be carried out, at least now.
+    """
+    if isinstance(message, Refused):
+        kind = UserError if message.reason in _OWN_FAULTS else RunError
+        raise kind(f"The request was refused ({message.reason}): {message.message}")
+
+
+class Job(Struct, frozen=True, kw_only=True):
+    """What a supervisor is started for: a turn, or the wish to run one again; ``settings`` are the supervisor's own.
+
+    ``environ`` is what other turns of the same session, which nobody brings settings for, need of the environment.
+    """
+
+    request: Submit | ResolveUnknown
+    settings: SupervisorSettings
+    environ: dict[str, str] = {}
 
 
 class Run:
@@ -51,27 +70,26 @@ class Run:
 
     Args:
         core: the supervisor's process, started early.
-        submit: the turn.
-        settings: the supervisor's own.
+        job: what it is to do.
         told: called with everything that is said of the turn before its end.
         interrupted: asked after every wait; returns a cancel to send, once each.
     """
 
     def __init__(
         self,
-        core: CoreProcess,
-        submit: Submit,
-        settings: SupervisorSettings,
+        core: Core,
+        job: Job,
         told: Callable[[Told], None],
         interrupted: Callable[[], CancelTurn | None],
     ) -> None:
         self._core = core
-        self._submit = submit
-        self._settings = settings
+        self._request = job.request
+        self._environ = job.environ
+        self._settings = job.settings
         self._told = told
         self._interrupted = interrupted
         self._silent_beats = 0
-        self.session_id = ""
+        self.session_id = job.request.session_id
         self.admission_id = ""
 
     def follow(self) -> TurnDone:
@@ -81,12 +99,15 @@ class Run:
             UserError, RunError: the supervisor cannot run here, or refused the turn.
             OwnerLostError: it died or stopped answering.
         """
-        ready = begin(self._core, self._settings, self._submit)
-        viewer = Viewer(ready.endpoints, OWNER)
+        first = self._request if isinstance(self._request, Submit) else None
+        bootstrap = replace(bootstrap_for(self._core, self._settings, first), environ=self._environ)
+        viewer = Viewer(self._core.endpoints(bootstrap), self._core.viewer)
         try:
             with Wake() as wake:
                 viewer.also_watch(wake.fileno())
                 self._core.call_when_gone(wake.set)
+                if self._core.shared or not isinstance(self._request, Submit):
+                    viewer.send(self._request)
                 done = self._listen(viewer, wake)
         finally:
             viewer.close()
@@ -98,7 +119,7 @@ class Run:
             alive = self._core.alive
             while (message := viewer.receive()) is not None:
                 self._silent_beats = 0
-                if isinstance(message, TurnDone):
+                if isinstance(message, TurnDone) and message.admission_id == self.admission_id:
                     return message
                 self._hear(message)
             if not alive:
@@ -109,9 +130,8 @@ class Run:
             wake.clear()
 
     def _hear(self, message: ToViewer) -> None:
+        raise_if_refused(message)
         match message:
-            case Refused(reason=reason, message=text):
-                raise RunError(f"The turn was refused ({reason}): {text}")
             case Accepted():
                 self.session_id, self.admission_id = message.session_id, message.admission_id
                 self._told(message)
@@ -132,7 +152,7 @@ class Run:
             self._core.kill()
             raise self._lost(
                 f"The supervisor did not answer for {self._settings.silence_seconds:g} s "
-                "(supervisor.silence_seconds) and was ended"
+                f"(supervisor.silence_seconds){'' if self._core.shared else ' and was ended'}"
             )
         viewer.send(Ping(request_id="beat"))
 

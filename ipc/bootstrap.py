@@ -47,7 +47,10 @@ class CoreBootstrap(Struct, frozen=True, kw_only=True):
     """What a supervisor process needs; the pipe is its viewer's lifeline when ``owned``.
 
     ``agent_entry`` is the ``module:function`` that runs in each agent process, ``worker_entry`` the one for delegates
-    whose work a program does. ``submit`` is the run's one turn.
+    whose work a program does. ``submit`` is a run's one turn.
+    ``environ`` holds what the configuration may need of the caller's environment (URL, keys) for turns that no viewer
+    brings settings for: those that a dead owner left in the queue, and results of background delegates. ``daemon``: it
+    takes over what dead daemons left, too.
     """
 
     home: str
@@ -57,6 +60,8 @@ class CoreBootstrap(Struct, frozen=True, kw_only=True):
     settings: SupervisorSettings
     worker_entry: str = ""
     submit: Submit | None = None
+    environ: dict[str, str] = {}
+    daemon: bool = False
 
 
 class CoreReady(Struct, frozen=True, kw_only=True):

@@ -41,6 +41,7 @@ __all__ = [
     "load_config",
     "origins_of",
     "resolve",
+    "supervisor_settings",
     "with_local_server",
 ]
 
@@ -125,6 +126,15 @@ def resolve(
         origins=_shown(values, choice),
         auth_hint="" if local else endpoints.auth_hint(stack, choice, environ),
     )
+
+
+def supervisor_settings(config: Config, environ: Mapping[str, str]) -> SupervisorSettings:
+    """Return what a supervisor runs with that no turn has started, also where no turn could run.
+
+    Raises:
+        UserError: a value cannot be.
+    """
+    return _part(SupervisorSettings, merged(layers(config, environ, Flags(), None)))
 
 
 def origins_of(

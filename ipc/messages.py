@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from fanjoin.ipc.session_messages import CreateSession, FromSessionViewer, ToSessionViewer
 from fanjoin.ipc.settings import (
     ApprovalSettings,
     DelegationLimits,
@@ -115,9 +116,11 @@ class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class AgentTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The work of one agent process. ``owner_id`` is the turn's or the delegate's identifier.
 
-    ``text`` is the user's message (a delegate's goal); ``history`` the earlier messages of the session in the form
-    of the chat-completions API; ``max_steps`` bounds the model calls. Paths are absolute. ``summary_path`` is where
-    the whole of an answer goes that is longer than ``share_chars``, its share of what its parent can take. ``refused``
+    ``text`` is the user's message (a delegate's goal), without which and without ``images`` the agent goes on with the
+    ``history``: the earlier messages of the session in the form of the chat-completions API. ``joins_detached``: before
+    its last step it joins what earlier turns dispatched, by a ``delegate`` message without calls; each answer is the
+    text of a user message. ``max_steps`` bounds the model calls. Paths are absolute. ``summary_path`` is where the
+    whole of an answer goes that is longer than ``share_chars``, its share of what its parent can take. ``refused``
     names the parts of requests that the endpoint is known to refuse. ``rules`` are the project's; the agent reads them.
     ``task_id``, ``env`` and ``worker`` are those of a ``DirectTask``.
     """
@@ -151,6 +154,7 @@ class AgentTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
     task_id: str = ""
     env: dict[str, str] = field(default_factory=dict)
     worker: Worker | None = None
+    joins_detached: bool = False
 
 
 # --- agent -> supervisor -------------------------------------------------------------------------------------------
@@ -259,10 +263,17 @@ class Attach(Struct, frozen=True, kw_only=True, tag="attach"):
 
 
 class Submit(Struct, frozen=True, kw_only=True, tag="submit"):
-    """One turn. ``payload_json`` is the submission as it will be stored: no key of any provider is in it.
+    """One turn; answered by ``Accepted`` once it is committed, and in the end by ``TurnDone``.
 
-    ``session_id`` empty means a new session. ``request_id`` is unique per principal and session. A turn with
-    ``tasks`` has no root agent: they are its delegates, and it is over when all of them are.
+    ``request_id`` is the submission's identity within its principal and session: the same one with the same payload
+    is a replay, answered with the stored row (and, when that is ``terminal``, its ``TurnDone``); with another payload
+    it is refused as ``admission_conflict``. ``payload_json`` is the submission as it will be stored (``ipc.payload``
+    makes it): no key of any provider is in it.
+
+    ``session_id`` empty means the session that ``create`` makes or names, without ``create`` a new one. ``images`` are
+    objects with ``media_type``, ``sha256`` and ``data`` (base64), which may be missing when the image is known.
+    ``wait_if_held``: wait in the queue also behind a turn whose owner died; else that is refused as ``session_busy``.
+    A turn with ``tasks`` has no root agent: they are its delegates, and it is over when all of them are.
     """
 
     request_id: str
@@ -276,6 +287,8 @@ class Submit(Struct, frozen=True, kw_only=True, tag="submit"):
     title: str = ""
     images: list[JsonObject] = field(default_factory=list)
     tasks: list[DirectTask] = field(default_factory=list)
+    create: CreateSession | None = None
+    wait_if_held: bool = False
 
 
 class CancelTurn(Struct, frozen=True, kw_only=True, tag="cancel_turn"):
@@ -299,11 +312,24 @@ class Ping(Struct, frozen=True, kw_only=True, tag="ping"):
     request_id: str
 
 
+class Drain(Struct, frozen=True, kw_only=True, tag="drain", omit_defaults=True):
+    """End a daemon: begin no turn any more, give those that run their grace, then cancel; ``now`` skips the grace.
+
+    Answered by ``Done``, and in the end by the end of the process.
+    """
+
+    request_id: str
+    now: bool = False
+
+
 # --- supervisor -> viewer ------------------------------------------------------------------------------------------
 
 
 class Accepted(Struct, frozen=True, kw_only=True, tag="accepted"):
-    """The turn is committed."""
+    """The turn is committed, or was before.
+
+    ``status`` is ``queued``, ``started``, ``unknown`` or ``terminal`` (then with its ``outcome``).
+    """
 
     request_id: str
     session_id: str
@@ -369,5 +395,5 @@ class Done(Struct, frozen=True, kw_only=True, tag="done"):
 
 FromAgent = Hello | Started | Progress | Delegate | Result | Bye
 ToAgent = Welcome | Reject | Joined | Cancel | ResultAck
-FromViewer = Attach | Submit | CancelTurn | CancelDelegate | Ping
-ToViewer = Accepted | Event | TurnDone | Pong | Refused | Done
+FromViewer = Attach | Submit | CancelTurn | CancelDelegate | Ping | Drain | FromSessionViewer
+ToViewer = Accepted | Event | TurnDone | Pong | Refused | Done | ToSessionViewer

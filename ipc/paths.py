@@ -73,6 +73,21 @@ def instance_folder(home: Path, instance_id: str) -> Path:
     return home / "run" / instance_id
 
 
+def endpoints_file(instance: Path) -> Path:
+    """Return the file in which a supervisor says where it listens."""
+    return instance / "endpoints.json"
+
+
+def daemon_file(home: Path) -> Path:
+    """Return the descriptor of the daemon that serves a home: there while one is ready, or after one was killed."""
+    return home / "run" / "daemon.json"
+
+
+def daemon_lock(home: Path) -> Path:
+    """Return the file whose lock makes a process the daemon of a home."""
+    return home / "run" / "daemon.lock"
+
+
 def socket_folder(instance: Path) -> Path:
     """Return a folder for sockets: the instance's own, or a short private one when its path is too long."""
     if len(os.fsencode(instance)) <= SOCKET_FOLDER_BYTES:
@@ -82,6 +97,11 @@ def socket_folder(instance: Path) -> Path:
 
     digest = hashlib.sha256(os.fsencode(instance)).hexdigest()[:16]
     return Path(tempfile.gettempdir()) / f"fanjoin-{digest}"
+
+
+def images_folder(home: Path) -> Path:
+    """Return the folder of the images that turns were given, each named by its SHA-256. It is made when needed."""
+    return home / "images"
 
 
 def transcript_file(home: Path, owner_id: str) -> Path:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fanjoin.ipc.errors import StorageError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """``PRAGMA user_version`` of the schema that this version writes and reads."""
 
 _PRIMARY = 0xFF

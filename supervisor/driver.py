@@ -7,16 +7,44 @@ from collections.abc import Callable
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from fanjoin.ipc import platform
+from fanjoin.ipc import images, platform
 from fanjoin.ipc.bootstrap import AGENT_LIMIT, AgentBootstrap, CoreBootstrap, pack_frame
 from fanjoin.ipc.codec import back_side, front_side
 from fanjoin.ipc.errors import BadFrameError
 from fanjoin.ipc.ids import new_secret
-from fanjoin.ipc.messages import CancelDelegate, CancelTurn, FromAgent, FromViewer, Ping, Pong, Submit
+from fanjoin.ipc.messages import (
+    AgentTask,
+    CancelDelegate,
+    CancelTurn,
+    Done,
+    Drain,
+    FromAgent,
+    FromViewer,
+    Ping,
+    Pong,
+    Refused,
+    Submit,
+    ToViewer,
+    Welcome,
+)
+from fanjoin.ipc.paths import images_folder
+from fanjoin.ipc.session_messages import (
+    CreateSession,
+    DelegationList,
+    DeleteSession,
+    ListSessions,
+    PromptReceipt,
+    ReadMessages,
+    ResolveUnknown,
+    SessionInfo,
+    Subscribe,
+    Unsubscribe,
+)
 from fanjoin.ipc.text import clean, mask_in
 from fanjoin.supervisor.back import BackDoor
-from fanjoin.supervisor.core.effects import Effect, Launch, Persist, Send, Stop, Tell
+from fanjoin.supervisor.core.effects import Ask, Effect, Launch, Persist, Send, Snapshot, Stop, Tell
 from fanjoin.supervisor.core.events import (
     AgentSaid,
     CoreEvent,
@@ -27,11 +55,14 @@ from fanjoin.supervisor.core.events import (
     LaunchFailed,
     Misbehaved,
     Recorded,
+    SessionAsked,
     Submitted,
     Tick,
     TurnCancelled,
+    ViewerLeft,
 )
 from fanjoin.supervisor.core.machine import Core
+from fanjoin.supervisor.desk import Desk
 from fanjoin.supervisor.exit_cause import Exit
 from fanjoin.supervisor.front import FrontDoor
 from fanjoin.supervisor.launch.base import LOG_LIMIT_BYTES, LOG_TAIL_BYTES, Launcher, Order
@@ -42,6 +73,8 @@ from fanjoin.supervisor.tree import Undertaker
 
 BEAT_SECONDS = 1.0
 """The longest wait of the loop."""
+PROBE_SECONDS = 5.0
+"""How often a daemon finds out which viewers are gone without a word."""
 LATE_RESULT_SECONDS = 0.005
 """How long a dead process's last message may take through the socket: the exit can overtake it."""
 
@@ -80,10 +113,14 @@ class Driver:
         self._last_beat = 0.0
         spool = Path(sockets.endpoints.spool)
         self._back = BackDoor(sockets.back, back_side(spool), self._run_id, self._agent_said, self._misbehaved)
-        self._front = FrontDoor(sockets.front, front_side(spool), self._viewer_said)
+        self._front = FrontDoor(sockets.front, front_side(spool), self.viewer_said)
         self._undertaker = Undertaker(self._known_pids, self._gone)
         self.launcher: Launcher
         self.store: StoreWriter
+        self.desk: Desk
+        self._end: Callable[[bool], None] | None = None
+        self._next_probe = 0.0
+        self._images = images_folder(Path(bootstrap.home))
         loop.watch(sockets.back, self._back.drain)
         loop.watch(sockets.front, self._front.drain)
 
@@ -111,7 +148,14 @@ class Driver:
             self._front.flush()
             self.launcher.beat(now)
             self._cap_logs()
+            if self._end is not None and now >= self._next_probe:
+                self._next_probe = now + PROBE_SECONDS
+                self._forget_lost_viewers()
         self.feed(Tick())
+
+    def _forget_lost_viewers(self) -> None:
+        for name in self._front.probe():
+            self.viewer_left(name)
 
     def _run_later(self, now: float) -> None:
         due = [callback for when, callback in self._later if when <= now]
@@ -148,16 +192,59 @@ class Driver:
     def _misbehaved(self, attempt_id: str, what: str) -> None:
         self.feed(Misbehaved(attempt_id=attempt_id, what=what))
 
-    def _viewer_said(self, viewer: str, message: FromViewer) -> None:
+    def viewer_said(self, viewer: str, message: FromViewer) -> None:
+        """Take a message of a viewer, through whichever door it came; answers go to the door that knows the name."""
         match message:
             case Submit():
-                self.feed(Submitted(viewer=viewer, submit=message))
+                self._submitted(viewer, message)
             case CancelTurn(admission_id=admission_id, reason=reason, now=now):
                 self.feed(TurnCancelled(viewer=viewer, admission_id=admission_id, reason=reason, now=now))
             case CancelDelegate(request_id=request_id, target_id=target_id):
                 self.feed(DelegateCancelled(viewer=viewer, request_id=request_id, target_id=target_id))
             case Ping(request_id=request_id):
-                self._front.tell(viewer, Pong(request_id=request_id))
+                self.tell(viewer, Pong(request_id=request_id))
+            case Drain():
+                self._drain(viewer, message)
+            case PromptReceipt() | ListSessions() | SessionInfo() | ReadMessages() | DelegationList():
+                self.desk.read(viewer, message)
+            case CreateSession() | Subscribe() | Unsubscribe() | ResolveUnknown() | DeleteSession():
+                self.feed(SessionAsked(viewer=viewer, request=message))
+
+    def _submitted(self, viewer: str, submit: Submit) -> None:
+        """Put the images of a submission into files, which it then only names."""
+        try:
+            named = [images.keep(self._images, image) for image in submit.images]
+        except (ValueError, OSError) as error:
+            reason = "invalid_params" if isinstance(error, ValueError) else "storage_unavailable"
+            self.tell(viewer, Refused(request_id=submit.request_id, reason=reason, message=f"images: {error}."))
+            return
+        self.feed(Submitted(viewer=viewer, submit=replace(submit, images=named) if named else submit))
+
+    def _drain(self, viewer: str, message: Drain) -> None:
+        if self._end is None:
+            told = "This supervisor belongs to one run and ends with it."
+            self.tell(viewer, Refused(request_id=message.request_id, reason="permission_denied", message=told))
+            return
+        self._end(message.now)
+        self.tell(viewer, Done(request_id=message.request_id))
+
+    def outlive_viewers(self, end: Callable[[bool], None]) -> None:
+        """Be a daemon's: what viewers that are gone were owed is dropped, and ``end`` is called for one that asks."""
+        self._end = end
+        self._front.awaits_viewers = False
+
+    def viewer_joined(self, viewer: str, tell: Callable[[ToViewer], None]) -> None:
+        """Note a viewer that comes through no socket."""
+        self._front.join(viewer, tell)
+
+    def tell(self, viewer: str, message: ToViewer) -> None:
+        """Send a message to a viewer."""
+        self._front.tell(viewer, message)
+
+    def viewer_left(self, viewer: str) -> None:
+        """Note that a viewer is gone for good: nothing is kept for it, and its turns go on."""
+        self._front.forget(viewer)
+        self.feed(ViewerLeft(viewer=viewer))
 
     # --- the launcher's report --------------------------------------------------------------------------------
 
@@ -213,12 +300,25 @@ class Driver:
                 self.store.submit(ticket, records)
             case Launch():
                 self._launch(effect)
+            case Send(attempt_id=attempt_id, message=Welcome(task=task)):
+                self._back.send(attempt_id, Welcome(task=self._with_images(task)))
             case Send(attempt_id=attempt_id, message=message):
                 self._back.send(attempt_id, message)
             case Stop(attempt_id=attempt_id, hard=hard):
                 self._stop(attempt_id, hard=hard)
             case Tell(viewer=viewer, message=told):
-                self._front.tell(viewer, told)
+                self.tell(viewer, told)
+            case Ask():
+                self.desk.ask(effect)
+            case Snapshot():
+                self.desk.snapshot(effect)
+
+    def _with_images(self, task: AgentTask) -> AgentTask:
+        """Return a task with the bytes of the images that it and its history name."""
+        if task.depth:
+            return task
+        history = [images.filled_in(self._images, message) for message in task.history]
+        return replace(task, history=history, images=[images.with_data(self._images, one) for one in task.images])
 
     def _launch(self, effect: Launch) -> None:
         nonce = new_secret()

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from fanjoin.ipc.codec import Codec
 from fanjoin.ipc.errors import BadFrameError
-from fanjoin.ipc.messages import Attach, Event, FromViewer, ToViewer, TurnDone
+from fanjoin.ipc.messages import Attach, Event, FromViewer, Pong, ToViewer, TurnDone
+from fanjoin.ipc.session_messages import Gap
 from fanjoin.ipc.text import head_and_tail
 
 MAX_WAITING = 10_000
@@ -22,6 +23,8 @@ _BATCH = 500
 class _Viewer(Struct):
     routing_id: bytes | None = None
     waiting: deque[bytes] = field(default_factory=deque)
+    missed: dict[str, tuple[int, int]] = field(default_factory=dict)
+    lost: bool = False
 
 
 class FrontDoor:
@@ -38,6 +41,13 @@ class FrontDoor:
         self._heard = heard
         self._viewers: dict[str, _Viewer] = {}
         self._names: dict[bytes, str] = {}
+        self._inside: dict[str, Callable[[ToViewer], None]] = {}
+        self.awaits_viewers = True
+        """Keep what is told to a viewer that has not come yet; those of a daemon come before they are told anything."""
+
+    def join(self, name: str, tell: Callable[[ToViewer], None]) -> None:
+        """Let in a viewer that comes through no socket, such as a connection of the gateway."""
+        self._inside[name] = tell
 
     def drain(self) -> None:
         """Read what has arrived, at most a batch, so that a flood cannot keep the loop from its other work."""
@@ -55,7 +65,8 @@ class FrontDoor:
             return
         if isinstance(message, Attach):
             self._names[parts[0]] = message.viewer
-            self._viewers.setdefault(message.viewer, _Viewer()).routing_id = parts[0]
+            viewer = self._viewers.setdefault(message.viewer, _Viewer())
+            viewer.routing_id, viewer.lost = parts[0], False
         name = self._names.get(parts[0])
         if name is not None:
             self._flush(self._viewers[name])
@@ -64,11 +75,28 @@ class FrontDoor:
 
     def tell(self, name: str, message: ToViewer) -> None:
         """Send a message to a viewer, now or when it reads again."""
-        viewer = self._viewers.setdefault(name, _Viewer())
-        if isinstance(message, Event) and len(viewer.waiting) >= MAX_WAITING:
+        inside = self._inside.get(name)
+        if inside is not None:
+            inside(message)
             return
+        if name not in self._viewers and not self.awaits_viewers:
+            return
+        viewer = self._viewers.setdefault(name, _Viewer())
+        if isinstance(message, Event):
+            if len(viewer.waiting) >= MAX_WAITING:
+                first, _ = viewer.missed.get(message.session_id, (message.sequence, 0))
+                viewer.missed[message.session_id] = first, message.sequence
+                return
+            self._tell_gap(viewer, message.session_id)
         viewer.waiting.append(self._encode(message))
         self._flush(viewer)
+
+    def _tell_gap(self, viewer: _Viewer, session_id: str) -> None:
+        """Say which events were dropped because this viewer read too slowly, before it gets the next one."""
+        missed = viewer.missed.pop(session_id, None)
+        if missed is not None:
+            gap = Gap(session_id=session_id, first=missed[0], last=missed[1])
+            viewer.waiting.append(self._encode(gap))
 
     def _encode(self, message: ToViewer) -> bytes:
         """Return a frame; without room in the spool that of what fits, since a viewer must learn of a turn's end."""
@@ -83,10 +111,26 @@ class FrontDoor:
                 return self._codec.encode(replace(message, data={}))
             raise
 
+    def forget(self, name: str) -> None:
+        """Keep nothing more for a viewer that is gone for good."""
+        self._inside.pop(name, None)
+        self._viewers.pop(name, None)
+        self._names = {routing_id: known for routing_id, known in self._names.items() if known != name}
+
     def flush(self) -> None:
         """Try again to send what waits."""
         for viewer in self._viewers.values():
+            for session_id in [*viewer.missed] if len(viewer.waiting) < MAX_WAITING else []:
+                self._tell_gap(viewer, session_id)
             self._flush(viewer)
+
+    def probe(self) -> list[str]:
+        """Say a word to every viewer, which is how one that is gone shows, and return the names of those."""
+        for viewer in self._viewers.values():
+            if viewer.routing_id is not None and not viewer.waiting:
+                viewer.waiting.append(self._encode(Pong(request_id="")))
+            self._flush(viewer)
+        return [name for name, viewer in self._viewers.items() if viewer.lost]
 
     def _flush(self, viewer: _Viewer) -> None:
         while viewer.waiting and viewer.routing_id is not None:
@@ -95,6 +139,6 @@ class FrontDoor:
             except zmq.Again:
                 return
             except zmq.ZMQError:
-                viewer.routing_id = None
+                viewer.routing_id, viewer.lost = None, True
                 return
             viewer.waiting.popleft()

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 def main() -> NoReturn:
     """Run a supervisor whose viewer is at the other end of standard input and output."""
     platform.reset_signals()
-    zygote = _early_zygote()
+    zygote = early_zygote()
     platform.contain_own_tree()
     platform.become_subreaper()
-    lifeline, answers = _take_standard_streams()
+    lifeline, answers = take_standard_streams()
     from fanjoin.supervisor.service import Service  # not in the zygote: agents need none of it
 
     bootstrap = read_frame(lifeline, CoreBootstrap)
@@ -40,7 +40,7 @@ def main() -> NoReturn:
     os._exit(0)
 
 
-def _early_zygote() -> "ZygoteHandle | None":
+def early_zygote() -> "ZygoteHandle | None":
     """Fork the zygote while this process has one thread, no lock and no key."""
     if sys.platform != "linux":
         return None
@@ -49,7 +49,7 @@ def _early_zygote() -> "ZygoteHandle | None":
     return fork_zygote()
 
 
-def _take_standard_streams() -> tuple[BinaryIO, BinaryIO]:
+def take_standard_streams() -> tuple[BinaryIO, BinaryIO]:
     """Move the viewer's pipes off 0 and 1, so that nothing that we start or import can touch them."""
     lifeline = open(os.dup(0), "rb", buffering=0)  # noqa: SIM115 - open as long as the process
     answers = open(os.dup(1), "wb")  # noqa: SIM115 - its end tells the viewer that we are gone

@@ -10,7 +10,7 @@ from fanjoin.ipc.messages import JsonObject, ToolTrace, Usage
 
 
 class SessionCreated(Struct, frozen=True, kw_only=True):
-    """A new session; ``request_id`` makes its creation idempotent."""
+    """A new session; ``request_id`` makes its creation idempotent, ``fields_digest`` tells changed fields."""
 
     session_id: str
     principal_id: str
@@ -20,10 +20,14 @@ class SessionCreated(Struct, frozen=True, kw_only=True):
     cwd: str
     settings_json: str
     at: float
+    fields_digest: str = ""
 
 
 class AdmissionQueued(Struct, frozen=True, kw_only=True):
-    """A submission as admitted. The store gives it the next sequence number."""
+    """A submission as admitted; the store gives it the next sequence number.
+
+    ``keyed``: it was to run with a key. The key itself is kept nowhere, so that another owner has to have one.
+    """
 
     admission_id: str
     request_id: str
@@ -32,6 +36,7 @@ class AdmissionQueued(Struct, frozen=True, kw_only=True):
     payload_json: str
     payload_digest: str
     at: float
+    keyed: bool = False
 
 
 class AdmissionStarted(Struct, frozen=True, kw_only=True):
@@ -127,6 +132,47 @@ class ReceiptWritten(Struct, frozen=True, kw_only=True):
     at: float
 
 
+class CallDispatched(Struct, frozen=True, kw_only=True):
+    """A call whose delegates run on after the turn that made it: its result is told later, once."""
+
+    delegation_id: str
+    session_id: str
+    admission_id: str
+    tool_call_id: str
+    at: float
+
+
+class CallCompleted(Struct, frozen=True, kw_only=True):
+    """Every delegate of a dispatched call has its receipt. ``result`` is the joined result, a JSON object."""
+
+    delegation_id: str
+    result: str
+    at: float
+
+
+class CallClaimed(Struct, frozen=True, kw_only=True):
+    """A turn will tell the result of a dispatched call; no other may. The claim's token is that turn's name."""
+
+    delegation_id: str
+    admission_id: str
+    at: float
+
+
+class CallDelivered(Struct, frozen=True, kw_only=True):
+    """The result stands in the conversation, by the turn that had claimed it."""
+
+    delegation_id: str
+    admission_id: str
+    at: float
+
+
+class SessionDeleted(Struct, frozen=True, kw_only=True):
+    """The session's conversation goes, and it is listed no more."""
+
+    session_id: str
+    at: float
+
+
 Record = (
     SessionCreated
     | AdmissionQueued
@@ -138,4 +184,9 @@ Record = (
     | AttemptStarted
     | AttemptEnded
     | ReceiptWritten
+    | CallDispatched
+    | CallCompleted
+    | CallClaimed
+    | CallDelivered
+    | SessionDeleted
 )

@@ -6,6 +6,7 @@ import sqlite3
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -15,17 +16,22 @@ from fanjoin.ipc import platform
 from fanjoin.ipc.bootstrap import CoreBootstrap
 from fanjoin.ipc.endpoints import Endpoints
 from fanjoin.ipc.errors import FanjoinError, RunError, StorageError, UserError
+from fanjoin.ipc.messages import FromViewer, ToViewer
 from fanjoin.ipc.paths import database_file, instance_folder, socket_folder
 from fanjoin.ipc.state_file import explain
-from fanjoin.supervisor.core.events import Submitted, ViewersLost
+from fanjoin.supervisor.core.events import Draining, SessionsLeft, ViewersLost
 from fanjoin.supervisor.core.machine import Core
+from fanjoin.supervisor.desk import Desk
 from fanjoin.supervisor.driver import Driver
 from fanjoin.supervisor.launch.base import Launcher
 from fanjoin.supervisor.leftovers import LeftoverRuns
 from fanjoin.supervisor.loop import Loop
+from fanjoin.supervisor.questions import Answer, Question, SessionOpened
+from fanjoin.supervisor.resolver import Resolver
 from fanjoin.supervisor.sockets import Sockets
 from fanjoin.supervisor.store.owners import Owner, register_owner
 from fanjoin.supervisor.store.recovery import recover_dead_owners
+from fanjoin.supervisor.store.sessions import answer, left_sessions
 from fanjoin.supervisor.store.writer import StoreWriter, open_database
 
 if TYPE_CHECKING:
@@ -36,6 +42,7 @@ LAST_WORD_SECONDS = 15.0
 """How long the end may take once nobody waits; past it the process just exits, and the zygote sweeps what is left."""
 _DESCRIPTORS_PER_AGENT = 6
 _DESCRIPTORS_OF_OUR_OWN = 64
+_DESCRIPTORS_OF_A_GATEWAY = 600
 
 
 class Service:
@@ -51,6 +58,8 @@ class Service:
         self._folder = instance_folder(self._home, bootstrap.instance_id)
         self._lock = self._claim_folder()
         self._viewer_gone = False
+        self._draining = False
+        self._left_sessions: list[str] = []
         try:
             self._assemble(zygote, run_tag)
         except FanjoinError:
@@ -64,8 +73,13 @@ class Service:
         connection = self._open_database(run_tag)
         self._sockets = Sockets(self._folder, bootstrap.settings.transport, self._loop)
         self.endpoints: Endpoints = self._sockets.endpoints
-        affordable = (descriptors - _DESCRIPTORS_OF_OUR_OWN) // _DESCRIPTORS_PER_AGENT
-        self._core = Core(home=self._home, max_processes=max(1, min(bootstrap.settings.max_processes, affordable)))
+        reserved = _DESCRIPTORS_OF_OUR_OWN + (_DESCRIPTORS_OF_A_GATEWAY if bootstrap.daemon else 0)
+        affordable = (descriptors - reserved) // _DESCRIPTORS_PER_AGENT
+        self._core = Core(
+            home=self._home,
+            max_processes=max(1, min(bootstrap.settings.max_processes, affordable)),
+            instance_id=bootstrap.instance_id,
+        )
         self._driver = Driver(
             core=self._core,
             loop=self._loop,
@@ -76,6 +90,8 @@ class Service:
         self._driver.store = self._store = StoreWriter(
             connection, database_file(self._home), bootstrap.instance_id, self._driver.committed
         )
+        self._resolver = Resolver(self._home, bootstrap.environ)
+        self._driver.desk = Desk(self._store, self._loop, self._driver, self._answer, bootstrap.instance_id)
         self._driver.launcher = self._launcher = self._choose_launcher(zygote)
         self._publish()
 
@@ -99,18 +115,29 @@ class Service:
             process_start=platform.process_start(os.getpid()),
             boot_id=platform.boot_id(),
             lock_path=str(self._folder / "lock"),
+            kind="daemon" if self._bootstrap.daemon else "private",
         )
         try:
             register_owner(connection, owner, time.time())
-            left = LeftoverRuns(self._home)
-            for recovered in recover_dead_owners(
-                connection, owner.instance_id, platform.try_lock, time.time(), left.end_process
-            ):
-                left.remove_folder(recovered)
+            self._recover(connection)
+            if self._bootstrap.daemon:
+                self._left_sessions = left_sessions(connection, owner.instance_id)
         except sqlite3.Error as error:
             connection.close()
             raise StorageError(explain(error, database_file(self._home))) from error
         return connection
+
+    def _recover(self, connection: sqlite3.Connection) -> None:
+        """Put right what dead supervisors left; those that live are left alone."""
+        left = LeftoverRuns(self._home)
+        own_id = self._bootstrap.instance_id
+        for recovered in recover_dead_owners(connection, own_id, platform.try_lock, time.time(), left.end_process):
+            left.remove_folder(recovered)
+
+    def _answer(self, connection: sqlite3.Connection, question: Question) -> Answer:
+        """Answer a question of the core, in the store's thread."""
+        found = answer(connection, question, self._bootstrap.instance_id, self._recover)
+        return self._resolver.prepared(found) if isinstance(found, SessionOpened) else found
 
     def _choose_launcher(self, zygote: "ZygoteHandle | None") -> Launcher:
         choice = self._bootstrap.settings.launcher
@@ -151,12 +178,56 @@ class Service:
         watchdog.start()
         self._driver.feed(ViewersLost())
 
-    def run(self, lifeline: BinaryIO) -> None:
-        """Serve until the viewer is gone and nothing is left to do, then end in good order."""
-        threading.Thread(target=self._watch, args=(lifeline,), daemon=True).start()
+    # --- a daemon's: it outlives its viewers -----------------------------------------------------------------------
+
+    def outlive_viewers(self) -> None:
+        """Be a daemon's: viewers come and go, and one of them may ask for the end."""
+        self._driver.outlive_viewers(self._drain)
+
+    def drain(self, *, now: bool = False) -> None:
+        """End in good order. Safe to call from a signal handler or another thread; the second time cuts it short."""
+        self._loop.post(lambda: self._drain(now or self._draining))
+
+    def _drain(self, now: bool) -> None:
+        if now:
+            self._viewers_lost()
+        if self._draining:
+            return
+        self._draining = True
+        timer = threading.Timer(self._bootstrap.settings.drain_seconds, self.viewers_lost)
+        timer.daemon = True
+        timer.start()
+        self._driver.feed(Draining())
+
+    def viewer_joined(self, name: str, tell: Callable[[ToViewer], None]) -> None:
+        """Let in a viewer of this process; from any thread."""
+        self._loop.post(lambda: self._driver.viewer_joined(name, tell))
+
+    def viewer_said(self, name: str, message: FromViewer) -> None:
+        """Hear a viewer of this process; from any thread."""
+        self._loop.post(lambda: self._driver.viewer_said(name, message))
+
+    def viewer_left(self, name: str) -> None:
+        """Forget a viewer of this process; from any thread."""
+        self._loop.post(lambda: self._driver.viewer_left(name))
+
+    # --- from the first turn to the end ----------------------------------------------------------------------------
+
+    def run(self, lifeline: BinaryIO | None, ending: Callable[[], None] = lambda: None) -> None:
+        """Serve until nobody wants anything and nothing is left to do, then end in good order.
+
+        Args:
+            lifeline: its end says that the viewer is gone; a daemon has none.
+            ending: called once nothing runs any more, while viewers can still be told.
+        """
+        if lifeline is not None:
+            threading.Thread(target=self._watch, args=(lifeline,), daemon=True).start()
+        if self._left_sessions:
+            self._driver.feed(SessionsLeft(session_ids=self._left_sessions))
         if self._bootstrap.submit is not None:
-            self._driver.feed(Submitted(viewer=OWNING_VIEWER, submit=self._bootstrap.submit))
-        self._driver.run_until(lambda: self._viewer_gone and self._core.idle)
+            self._driver.viewer_said(OWNING_VIEWER, self._bootstrap.submit)
+        self._driver.run_until(lambda: (self._viewer_gone or self._draining) and self._core.idle)
+        ending()
         self._end()
 
     def _watch(self, lifeline: BinaryIO) -> None:

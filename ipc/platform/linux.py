@@ -21,6 +21,7 @@ __all__ = [
     "POLLS_PIPES",
     "arm_backstop",
     "await_exit",
+    "become",
     "become_subreaper",
     "boot_id",
     "can_write",
@@ -45,6 +46,7 @@ __all__ = [
 if sys.platform == "linux":
     from fanjoin.ipc.platform.posix import (
         POLLS_PIPES,
+        become,
         can_write,
         contain_own_tree,
         detached_flags,

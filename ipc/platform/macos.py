@@ -18,6 +18,7 @@ __all__ = [
     "POLLS_PIPES",
     "arm_backstop",
     "await_exit",
+    "become",
     "become_subreaper",
     "boot_id",
     "can_write",
@@ -42,6 +43,7 @@ __all__ = [
 if sys.platform == "darwin":
     from fanjoin.ipc.platform.posix import (
         POLLS_PIPES,
+        become,
         can_write,
         contain_own_tree,
         detached_flags,

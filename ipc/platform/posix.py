@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from fanjoin.ipc.platform.lockfile import LockFile
 
@@ -32,6 +32,23 @@ if sys.platform != "win32":
     def can_write(descriptor: int, seconds: float) -> bool:
         """Wait at most so long until a write of up to 4096 bytes would not block; says whether it would not."""
         return bool(select.select([], [descriptor], [], seconds)[1])
+
+    def become(entry: str, environ: dict[str, str], frame: bytes) -> NoReturn:
+        """Go on as another program of ours, under the same process number and with nothing of what was.
+
+        Args:
+            entry: the ``module:function`` to run.
+            environ: its whole environment.
+            frame: what it finds on its standard input; at most what a pipe holds.
+        """
+        reader, writer = os.pipe()
+        os.write(writer, frame)
+        os.close(writer)
+        os.dup2(reader, 0)
+        os.close(reader)
+        module, _, function = entry.partition(":")
+        code = f"from {module} import {function}; {function}()"
+        os.execve(sys.executable, [sys.executable, "-P", "-c", code], environ)  # noqa: S606 - no shell is wanted
 
     def detached_flags() -> dict[str, Any]:
         """Return the arguments of ``Popen`` that put a process outside the reach of the terminal's signals."""

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import psutil
 
@@ -17,6 +17,7 @@ __all__ = [
     "POLLS_PIPES",
     "arm_backstop",
     "await_exit",
+    "become",
     "become_subreaper",
     "boot_id",
     "can_write",
@@ -125,6 +126,26 @@ if sys.platform == "win32":
         """Say yes: there is no way to ask a pipe or a console, so a write may block."""
         del descriptor, seconds
         return True
+
+    def become(entry: str, environ: dict[str, str], frame: bytes) -> NoReturn:
+        """Go on as another program of ours: its function is called here, since a process cannot be exchanged.
+
+        Args:
+            entry: the ``module:function`` to run.
+            environ: what is added to the environment.
+            frame: what it finds on its standard input; at most what a pipe holds.
+        """
+        import importlib
+
+        reader, writer = os.pipe()
+        os.write(writer, frame)
+        os.close(writer)
+        os.dup2(reader, 0)
+        os.close(reader)
+        os.environ.update(environ)
+        module, _, function = entry.partition(":")
+        getattr(importlib.import_module(module), function)()
+        os._exit(0)
 
     def detached_flags() -> dict[str, Any]:
         """Return the arguments of ``Popen`` for a process without a window, outside the console's Ctrl-C."""

@@ -11,7 +11,7 @@ from fanjoin.ipc.settings import TerminalSettings
 from fanjoin.supervisor.core.budget import share
 from fanjoin.supervisor.core.effects import Launch
 from fanjoin.supervisor.core.ending import finish, from_intent
-from fanjoin.supervisor.core.model import Attempt, Delegate, Intent, Work
+from fanjoin.supervisor.core.model import Attempt, Delegate, Intent, Turn, Work
 from fanjoin.supervisor.core.state import State
 from fanjoin.supervisor.exit_cause import Exit, describe, explain
 from fanjoin.supervisor.records import AttemptEnded, AttemptIntended, AttemptStarted
@@ -145,20 +145,22 @@ def task_of(state: State, work: Work) -> AgentTask:
     settings = submit.settings
     delegate = work if isinstance(work, Delegate) else None
     direct = delegate.spec if delegate and isinstance(delegate.spec, DirectTask) else DirectTask(goal="", task_id="")
+    session = state.sessions.get(work.turn.session_id)
     toolsets = settings.delegate_toolsets if delegate else settings.toolsets
     if delegate and delegate.spec.role == "orchestrator":
         toolsets = (*toolsets, "delegation")
     return AgentTask(
         owner_id=work.work_id,
         session_id=work.turn.session_id,
-        text=delegate.spec.goal if delegate else submit.text,
+        text=delegate.spec.goal if delegate else _text(work.turn),
         depth=work.depth,
         finite=submit.finite,
         role=delegate.spec.role if delegate else "root",
         shared_context=delegate.call.shared_context if delegate else "",
         context=delegate.spec.context if delegate else "",
         history=[] if delegate else work.turn.history,
-        images=[] if delegate else submit.images,
+        images=[] if delegate or work.turn.again else submit.images,
+        joins_detached=not delegate and submit.finite and bool(session and (session.running or session.ready)),
         output_schema=delegate.spec.output_schema if delegate else None,
         toolsets=toolsets,
         route_notes={name: route.description for name, route in settings.routes.items()},
@@ -178,6 +180,10 @@ def task_of(state: State, work: Work) -> AgentTask:
         env=direct.env,
         worker=settings.worker if delegate else None,
     )
+
+
+def _text(turn: Turn) -> str:
+    return "" if turn.again else turn.submit.text
 
 
 def saved(state: State, attempt: Attempt, outcome: Outcome) -> None:

@@ -4,6 +4,7 @@ from msgspec import Struct
 
 from fanjoin.ipc.messages import ToAgent, ToViewer
 from fanjoin.ipc.settings import Endpoint
+from fanjoin.supervisor.questions import Question
 from fanjoin.supervisor.records import Record
 
 
@@ -12,6 +13,23 @@ class Persist(Struct, frozen=True, kw_only=True):
 
     ticket: int
     records: list[Record]
+
+
+class Ask(Struct, frozen=True, kw_only=True):
+    """Ask the store, which has written everything handed to it before, and answer with ``Answered``."""
+
+    ticket: int
+    question: Question
+
+
+class Snapshot(Struct, frozen=True, kw_only=True):
+    """Tell a viewer what a session holds; ``sequence`` is the number of its last event just now."""
+
+    viewer: str
+    request_id: str
+    session_id: str
+    sequence: int
+    created: bool = False
 
 
 class Launch(Struct, frozen=True, kw_only=True):
@@ -45,4 +63,4 @@ class Tell(Struct, frozen=True, kw_only=True):
     message: ToViewer
 
 
-Effect = Persist | Launch | Send | Stop | Tell
+Effect = Persist | Ask | Snapshot | Launch | Send | Stop | Tell

@@ -57,10 +57,14 @@ def _receipt_committed(state: State, delegate: Delegate) -> Callable[[str | None
 
 def _leave(state: State, delegate: Delegate) -> None:
     """Forget a delegate that is over, and let its parent go on when it was the last one of a join."""
+    call = delegate.call
     state.delegates.pop(delegate.work_id, None)
     delegate.turn.delegates.pop(delegate.work_id, None)
     _fold(delegate)
-    join = delegate.call.join
+    call.open -= 1
+    if call.detached and call.over:
+        state.calls_over.append(call)
+    join = call.join
     if join is not None:
         join.open -= 1
         if join.complete:
@@ -104,8 +108,8 @@ def resume(join: Join) -> None:
 
 
 def settle(state: State, turn: Turn) -> None:
-    """End a turn whose root, if it has one, has ended and whose delegates are all recorded."""
-    if turn.delegates or turn.closing:
+    """End a turn whose root, if any, has ended and whose delegates are all recorded, where they do not outlive it."""
+    if turn.closing or (turn.delegates and not turn.detaches):
         return
     if turn.rootless and turn.begun:
         finish(state, turn, Outcome(status="completed"))
@@ -143,6 +147,11 @@ def _turn_committed(state: State, turn: Turn, outcome: Outcome) -> Callable[[str
             return  # its admission was refused meanwhile
         turn.done = True
         _note_commit(state, turn, error)
-        state.tell(turn.viewer, entries.turn_done(turn, outcome))
+        done = entries.turn_done(turn, outcome)
+        state.announce(
+            turn, "message.complete", status=done.status, reason=done.reason, message=done.message, answer=done.answer
+        )
+        for viewer in turn.viewers:
+            state.tell(viewer, done)
 
     return committed

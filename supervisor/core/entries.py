@@ -9,6 +9,7 @@ from fanjoin.ipc.paths import transcript_file
 from fanjoin.supervisor.core.budget import fitted
 from fanjoin.supervisor.core.cost import costs
 from fanjoin.supervisor.core.model import Call, Delegate, Join, Turn
+from fanjoin.supervisor.questions import StoredTurn
 from fanjoin.supervisor.records import ReceiptWritten
 
 RETRYABLE = frozenset({"rate_limit", "server_error", "network", "owner_lost", "spawn_failed"})
@@ -79,6 +80,24 @@ def call_answer(call: Call, now: float) -> str:
     """Return the text of a call's tool message: its joined result, or its refusal."""
     if call.refusal:
         return call.refusal
+    return dispatched(call) if call.detached else joined(call, now)
+
+
+def dispatched(call: Call) -> str:
+    """Return the answer to a call whose delegates run in the background."""
+    return msgspec.json.encode(
+        {
+            "status": "dispatched",
+            "delegation_id": call.delegation_id,
+            "count": len(call.delegates),
+            "goals": [delegate.spec.goal for delegate in call.delegates],
+            "transcripts": [delegate.transcript for delegate in call.delegates],
+        }
+    ).decode()
+
+
+def joined(call: Call, now: float) -> str:
+    """Return the joined result of a call, whose delegates have all ended."""
     return msgspec.json.encode(
         {
             "results": fitted(call.delegates, call.result_chars),
@@ -90,12 +109,42 @@ def call_answer(call: Call, now: float) -> str:
 
 def join_answers(join: Join, now: float) -> list[tuple[str, str]]:
     """Return (tool_call_id, content) of every call of a join, in the order of the message."""
+    if join.late:
+        return [(call.delegation_id, told_later(call)) for call in join.calls]
     return [(call.tool_call_id, call_answer(call, now)) for call in join.calls]
 
 
+def told_later(call: Call) -> str:
+    """Return the user message that tells the result of a dispatched call."""
+    return (
+        f"The delegates of call {call.delegation_id}, which was dispatched earlier in this conversation, have ended. "
+        f"This is their joined result:\n\n{call.result}"
+    )
+
+
 def turn_results(turn: Turn) -> list[JsonObject]:
-    """Return the entries of every call of a turn, call by call in task order."""
+    """Return the entries of every call of a turn, call by call in task order; those of detached ones come later."""
+    if turn.detaches:
+        return []
     return [delegate.entry for call in turn.calls for delegate in call.delegates if delegate.entry]
+
+
+def stored_turn_done(turn: StoredTurn, outcome: JsonObject) -> TurnDone:
+    """Return what a viewer is told of a turn that ended earlier."""
+    completed = outcome.get("status") == "completed"
+    reason = str(outcome.get("reason", ""))
+    return TurnDone(
+        session_id=turn.session_id,
+        admission_id=turn.admission_id,
+        status=str(outcome.get("status", "")),
+        reason=reason,
+        message=str(outcome.get("message", "")),
+        answer=str(outcome.get("answer" if completed else "partial_text") or ""),
+        retryable=reason in RETRYABLE,
+        usage=msgspec.convert(outcome.get("usage", {}), Usage),
+        usage_total=msgspec.convert(outcome.get("usage_total", {}), Usage),
+        results=turn.results,
+    )
 
 
 def transcript_path(home: Path, work_id: str) -> str:

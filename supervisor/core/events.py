@@ -2,16 +2,38 @@
 
 from msgspec import Struct, field
 
-from fanjoin.ipc.messages import FromAgent, JsonObject, Submit
+from fanjoin.ipc.messages import FromAgent, Submit
+from fanjoin.ipc.session_messages import CreateSession, DeleteSession, ResolveUnknown, Subscribe, Unsubscribe
 from fanjoin.supervisor.exit_cause import Exit
+from fanjoin.supervisor.questions import Answer
 
 
 class Submitted(Struct, frozen=True, kw_only=True):
-    """A viewer handed in a turn; ``history`` is what its session holds already."""
+    """A viewer handed in a turn."""
 
     viewer: str
     submit: Submit
-    history: list[JsonObject] = field(default_factory=list)
+
+
+class SessionAsked(Struct, frozen=True, kw_only=True):
+    """A viewer wants something of a session that its owner has to do."""
+
+    viewer: str
+    request: CreateSession | Subscribe | Unsubscribe | ResolveUnknown | DeleteSession
+
+
+class SessionsLeft(Struct, frozen=True, kw_only=True):
+    """Dead daemons left these sessions with something to do."""
+
+    session_ids: list[str]
+
+
+class Answered(Struct, frozen=True, kw_only=True):
+    """The store answered a question, or could not: then ``error`` says why."""
+
+    ticket: int
+    answer: Answer
+    error: str | None = None
 
 
 class Recorded(Struct, frozen=True, kw_only=True):
@@ -85,12 +107,25 @@ class ViewersLost(Struct, frozen=True, kw_only=True):
     """Nobody is left who would read an answer."""
 
 
+class ViewerLeft(Struct, frozen=True, kw_only=True):
+    """A viewer is gone: it follows nothing any more. Its turns go on."""
+
+    viewer: str
+
+
+class Draining(Struct, frozen=True, kw_only=True):
+    """The supervisor is about to end: no turn begins any more; what is queued stays so for the next owner."""
+
+
 class Tick(Struct, frozen=True, kw_only=True):
     """Time passed."""
 
 
 CoreEvent = (
     Submitted
+    | SessionAsked
+    | SessionsLeft
+    | Answered
     | Recorded
     | Launched
     | LaunchFailed
@@ -101,5 +136,7 @@ CoreEvent = (
     | TurnCancelled
     | DelegateCancelled
     | ViewersLost
+    | ViewerLeft
+    | Draining
     | Tick
 )

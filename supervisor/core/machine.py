@@ -14,22 +14,27 @@ from fanjoin.ipc.messages import (
     Result,
     Started,
 )
-from fanjoin.supervisor.core import attempts, turns
+from fanjoin.supervisor.core import attempts, detached, requests, sessions, turns
 from fanjoin.supervisor.core.effects import Effect
 from fanjoin.supervisor.core.ending import acknowledge, settle
 from fanjoin.supervisor.core.events import (
     AgentSaid,
+    Answered,
     CoreEvent,
     DelegateCancelled,
     Died,
+    Draining,
     Gone,
     Launched,
     LaunchFailed,
     Misbehaved,
     Recorded,
+    SessionAsked,
+    SessionsLeft,
     Submitted,
     Tick,
     TurnCancelled,
+    ViewerLeft,
     ViewersLost,
 )
 from fanjoin.supervisor.core.model import PARTIAL_CHARS, TRACE_ENTRIES, Attempt, Intent, Turn
@@ -49,15 +54,18 @@ class Core:
         home: the home folder, for the paths that tasks name.
         max_processes: how many agent processes may exist at once.
         make_id: makes identifiers; tests hand in a counter.
+        instance_id: names this supervisor to viewers.
     """
 
-    def __init__(self, *, home: Path, max_processes: int, make_id: NewId = new_id) -> None:
-        self.state = State(home=home, new_id=make_id, max_processes=max_processes)
+    def __init__(self, *, home: Path, max_processes: int, make_id: NewId = new_id, instance_id: str = "") -> None:
+        self.state = State(home=home, new_id=make_id, max_processes=max_processes, instance_id=instance_id)
 
     @property
     def idle(self) -> bool:
-        """Say whether no turn is open and no process of ours exists."""
-        return not self.state.turns and not self.state.attempts
+        """Say whether no turn is open and no process of ours exists; one that drains lets queued turns be."""
+        state = self.state
+        waits = [turn for turn in state.turns.values() if not (state.draining and not turn.begun)]
+        return not waits and not state.attempts and not state.opening
 
     def next_deadline(self) -> float | None:
         """Return the monotonic time at which a ``Tick`` is due."""
@@ -82,7 +90,10 @@ class Core:
             settle(state, turn)
             if turn.done:
                 turns.release(state, turn)
+        detached.complete_calls(state)
+        requests.deliver(state)
         schedule(state)
+        sessions.forget_idle(state)
         return state.take_effects()
 
     def _dispatch(self, event: CoreEvent) -> None:
@@ -92,8 +103,12 @@ class Core:
                 self._agent_said(message)
             case Recorded(ticket=ticket, error=error, sequences=sequences):
                 state.recorded(ticket, error, sequences)
-            case Submitted(viewer=viewer, submit=submission, history=history):
-                turns.submit(state, viewer, submission, history)
+            case Submitted(viewer=viewer, submit=submission):
+                sessions.submit(state, viewer, submission)
+            case Answered(ticket=ticket, answer=answer, error=error):
+                state.answered(ticket, answer, error)
+            case SessionAsked() | SessionsLeft() | ViewerLeft() | Draining():
+                self._session_event(event)
             case TurnCancelled():
                 self._cancel_turns(event)
             case DelegateCancelled():
@@ -104,6 +119,17 @@ class Core:
                 self._tick()
             case _:
                 self._process_event(event)
+
+    def _session_event(self, event: SessionAsked | SessionsLeft | ViewerLeft | Draining) -> None:
+        match event:
+            case SessionAsked(viewer=viewer, request=request):
+                requests.handle(self.state, viewer, request)
+            case SessionsLeft(session_ids=session_ids):
+                requests.take_over(self.state, session_ids)
+            case ViewerLeft(viewer=viewer):
+                requests.viewer_left(self.state, viewer)
+            case Draining():
+                self.state.draining = True
 
     def _process_event(self, event: Launched | LaunchFailed | Died | Gone | Misbehaved) -> None:
         attempt = self.state.attempts.get(event.attempt_id)
@@ -172,21 +198,37 @@ class Core:
             at=self.state.wall,
         )
         self.state.keep(turn, [added])
+        self.state.sessions[turn.session_id].history += message.messages
 
     def _cancel_turns(self, event: TurnCancelled) -> None:
         intent = Intent(status="cancelled", reason=event.reason, message="The run was cancelled.")
+        if not event.admission_id:
+            self._cancel_submitting(intent, event.viewer)
         for turn in self._open_turns():
             named = event.admission_id == turn.admission_id
             if named or (not event.admission_id and turn.viewer == event.viewer):
                 turns.cancel_turn(self.state, turn, intent, now=event.now)
 
+    def _cancel_submitting(self, intent: Intent, viewer: str | None = None) -> None:
+        """Note that turns are not wanted that are only about to be admitted."""
+        for asker in self.state.submitting:
+            if viewer is None or asker.viewer == viewer:
+                self.state.submitting[asker] = intent
+
     def _viewers_lost(self) -> None:
         intent = Intent(
             status="cancelled", reason="viewer_lost", message="The program that waited for the answer is gone."
         )
-        for turn in self._open_turns():
+        self.state.closing = True
+        self._cancel_submitting(intent)
+        for turn in list(self.state.turns.values()):
+            if self.state.draining and not turn.begun:
+                continue  # it stays queued for the next owner
             turn.grace = min(turn.grace, _HURRY_SECONDS)
-            turns.cancel_turn(self.state, turn, intent)
+            if not turn.done:
+                turns.cancel_turn(self.state, turn, intent)
+            for delegate in list(turn.delegates.values()):
+                attempts.cancel(self.state, delegate, intent)
 
     def _cancel_delegates(self, event: DelegateCancelled) -> None:
         intent = Intent(status="cancelled", reason="cancelled", message="The delegate was cancelled by the user.")

@@ -6,8 +6,9 @@ from typing import Literal
 from msgspec import Struct, field
 
 from fanjoin.ipc.messages import JsonObject, Outcome, Submit, TaskSpec, ToolTrace, Usage
-from fanjoin.ipc.settings import Endpoint
+from fanjoin.ipc.settings import Endpoint, TurnSettings
 from fanjoin.supervisor.exit_cause import Exit
+from fanjoin.supervisor.questions import EarlierReceipt, StoredTurn
 
 Phase = Literal["intended", "spawning", "running", "saved", "dead", "closed"]
 """``intended``: to be recorded; ``spawning``: launched, no hello yet; ``saved``: its result is here, it may still be
@@ -118,7 +119,12 @@ class Delegate(Work, kw_only=True, eq=False):
 
 
 class Call(Struct, kw_only=True, eq=False):
-    """One ``delegate_task`` call. ``refusal`` is its answer when it was refused whole."""
+    """One ``delegate_task`` call. ``refusal`` is its answer when it was refused whole.
+
+    ``open`` counts those of its delegates that are not over. A ``detached`` one is answered once it is ``dispatched``
+    (committed); its delegates outlive the turn, and when all have ended its ``result`` is told to the session.
+    ``settled``: that result is committed, or refused for good.
+    """
 
     delegation_id: str
     tool_call_id: str
@@ -126,21 +132,39 @@ class Call(Struct, kw_only=True, eq=False):
     shared_context: str = ""
     result_chars: int = 200_000
     delegates: list[Delegate] = field(default_factory=list)
+    open: int = 0
     refusal: str = ""
     join: "Join | None" = None
+    detached: bool = False
+    dispatched: bool = False
+    settled: bool = False
+    result: str = ""
+
+    @property
+    def over(self) -> bool:
+        """Say whether each of its delegates is recorded."""
+        return not self.open
 
 
 class Join(Struct, kw_only=True, eq=False):
-    """The calls of one assistant message; its parent waits until none of their delegates is ``open``."""
+    """The calls of one assistant message; its parent waits until nothing that it waits for is ``open``.
+
+    That is each delegate of theirs until it is recorded, and each detached call until it is dispatched. A ``late`` one
+    waits for calls that earlier turns of the session dispatched, before the last step of a finite turn.
+    """
 
     join_id: str
     parent: Work
     calls: list[Call]
     open: int = 0
+    late: bool = False
+    told: bool = False
 
     @property
     def complete(self) -> bool:
         """Say whether nothing is left to wait for."""
+        if self.late:
+            return all(call.settled for call in self.calls)
         return not self.open
 
 
@@ -150,13 +174,21 @@ class Turn(Work, kw_only=True, eq=False):
     ``work_id`` is its admission_id. ``delegates`` are those that are not over, of the ``accepted`` ones; ``failures``
     counts those that did not complete, ``tokens`` what all agents used. ``waiting`` are delegates without a process,
     ``resuming`` those whose join is complete and that need a slot to go on, ``holders`` the attempts that hold one.
-    ``budget`` says which budget is used up, once one is.
+    ``budget`` says which budget is used up, once one is. ``watchers`` are viewers besides the one that brought it;
+    ``sequence`` is 0 until it is committed. ``deliveries`` are the dispatched calls whose results it has claimed to
+    tell. ``again``: an earlier owner had begun it, so that its message stands in the history already, and ``earlier``
+    delegates of that try are not run again.
     """
 
     session_id: str
     viewer: str
     submit: Submit
-    history: list[JsonObject]
+    history: list[JsonObject] = field(default_factory=list)
+    watchers: set[str] = field(default_factory=set)
+    sequence: int = 0
+    deliveries: list[str] = field(default_factory=list)
+    again: bool = False
+    earlier: list[EarlierReceipt] = field(default_factory=list)
     waiting: deque[Delegate] = field(default_factory=deque)
     resuming: deque[Work] = field(default_factory=deque)
     holders: set[str] = field(default_factory=set)
@@ -185,3 +217,38 @@ class Turn(Work, kw_only=True, eq=False):
     def admission_id(self) -> str:
         """Return the name of the turn's row."""
         return self.work_id
+
+    @property
+    def viewers(self) -> set[str]:
+        """Return who is told of it; nobody, when the session began it by itself."""
+        return {self.viewer, *self.watchers}
+
+    @property
+    def detaches(self) -> bool:
+        """Say whether the root's calls run in the background."""
+        return not self.submit.finite and not self.rootless
+
+
+class Asker(Struct, frozen=True):
+    """Who wants something, and under which name the answer goes back."""
+
+    viewer: str
+    request_id: str
+
+
+class Session(Struct, kw_only=True, eq=False):
+    """A session that this supervisor owns, as long as something of it is open or followed.
+
+    ``history`` is its conversation so far. ``running`` are dispatched calls of earlier turns, ``ready`` those whose
+    result waits to be told. ``unknown`` turns (their owner died) hold its queue. ``settings`` are those of turns that
+    it begins by itself. ``lookups`` counts submissions that are about to be admitted.
+    """
+
+    session_id: str
+    history: list[JsonObject] = field(default_factory=list)
+    running: dict[str, Call] = field(default_factory=dict)
+    ready: deque[Call] = field(default_factory=deque)
+    unknown: list[StoredTurn] = field(default_factory=list)
+    settings: TurnSettings | None = None
+    lookups: int = 0
+    followers: set[str] = field(default_factory=set)

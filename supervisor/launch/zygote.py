@@ -46,6 +46,7 @@ def fork_zygote(agents: str = AGENTS) -> ZygoteHandle:
         try:
             from fanjoin.supervisor.launch.zygote_server import serve
 
+            os.setsid()  # signals of a terminal are not for it
             ours.close()
             serve(theirs, backstop, agents)
         except BaseException:  # noqa: BLE001 - the process ends here; the supervisor's log keeps the cause

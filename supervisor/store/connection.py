@@ -43,6 +43,8 @@ def configure(connection: sqlite3.Connection) -> None:
     """
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA synchronous = FULL")
+    # What undoes a part of a transaction: else SQLite opens a file for it, at a time of its own choosing.
+    connection.execute("PRAGMA temp_store = MEMORY")
     # macOS only: elsewhere SQLite ignores both.
     connection.execute("PRAGMA fullfsync = ON")
     connection.execute("PRAGMA checkpoint_fullfsync = ON")

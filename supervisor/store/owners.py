@@ -13,6 +13,7 @@ class Owner(Struct, frozen=True, kw_only=True):
     """A supervisor instance. ``process_start`` and ``boot_id`` tell its process from one that got the same pid later.
 
     ``run_tag`` marks the environment of every process below it; the file at ``lock_path`` is locked while it lives.
+    ``kind`` is ``private`` (it lives for its viewer) or ``daemon``.
     """
 
     instance_id: str
@@ -21,6 +22,7 @@ class Owner(Struct, frozen=True, kw_only=True):
     process_start: str
     boot_id: str
     lock_path: str
+    kind: str = "private"
 
 
 def register_owner(connection: sqlite3.Connection, owner: Owner, at: float) -> None:
@@ -41,6 +43,7 @@ def end_owner(connection: sqlite3.Connection, instance_id: str, at: float) -> bo
         AND NOT EXISTS (SELECT 1 FROM session_admissions WHERE owner_id = :id AND status = 'started')
         AND NOT EXISTS (SELECT 1 FROM delegations LEFT JOIN receipts USING (receipt_id)
                         WHERE owner_id = :id AND receipts.receipt_id IS NULL)
+        AND NOT EXISTS (SELECT 1 FROM async_delegations WHERE owner_id = :id AND state = 'running')
     """
     with immediate(connection):
         return connection.execute(sql, {"at": at, "id": instance_id}).rowcount == 1

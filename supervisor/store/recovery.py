@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from fanjoin.ipc.messages import JsonObject, Usage
-from fanjoin.supervisor.records import ReceiptWritten
+from fanjoin.supervisor.records import CallCompleted, ReceiptWritten
 from fanjoin.supervisor.store.connection import immediate
 from fanjoin.supervisor.store.owners import Owner, unended_owners
 from fanjoin.supervisor.store.rows import write
@@ -113,6 +113,7 @@ def recover(connection: sqlite3.Connection, owner: Owner, at: float, end_process
         lost = _lost_receipts(connection, owner, at)
         for receipt in lost:
             write(connection, receipt, owner.instance_id)
+        _complete_calls(connection, owner, at)
         turns = connection.execute(
             "UPDATE session_admissions SET status = 'unknown' WHERE owner_id = ? AND status = 'started'",
             (owner.instance_id,),
@@ -131,6 +132,27 @@ def recover(connection: sqlite3.Connection, owner: Owner, at: float, end_process
         receipts_written=len(lost),
         turns_unknown=turns,
     )
+
+
+def _complete_calls(connection: sqlite3.Connection, owner: Owner, at: float) -> None:
+    """Put the results of dispatched calls together: each of their delegates has its receipt now."""
+    calls = connection.execute(
+        "SELECT delegation_id, dispatched_at FROM async_delegations WHERE owner_id = ? AND state = 'running'",
+        (owner.instance_id,),
+    ).fetchall()
+    for delegation_id, dispatched_at in calls:
+        entries = connection.execute(
+            "SELECT entry FROM receipts JOIN delegations USING (receipt_id) WHERE delegations.delegation_id = ? "
+            "ORDER BY delegations.task_index",
+            (delegation_id,),
+        )
+        result = {
+            "results": [msgspec.Raw(entry.encode()) for (entry,) in entries],
+            "total_duration_seconds": round(max(0.0, at - dispatched_at), 3),
+            "delegation_id": delegation_id,
+        }
+        completed = CallCompleted(delegation_id=delegation_id, result=msgspec.json.encode(result).decode(), at=at)
+        write(connection, completed, owner.instance_id)
 
 
 def _held(take_lock: TakeLock, path: Path) -> AbstractContextManager[object] | None:

@@ -60,8 +60,14 @@ def _change(connection: sqlite3.Connection, record: Record, sql: str, **more: An
     return 0
 
 
-def _session_created(connection: sqlite3.Connection, record: records.SessionCreated, _owner_id: str) -> int:
-    return insert(connection, "sessions", _row(record, "created_at"))
+def _session_created(connection: sqlite3.Connection, record: records.SessionCreated, owner_id: str) -> int:
+    return insert(connection, "sessions", _row(record, "created_at", owner_id=owner_id))
+
+
+def _session_deleted(connection: sqlite3.Connection, record: records.SessionDeleted, _owner_id: str) -> int:
+    connection.execute("DELETE FROM messages WHERE session_id = ?", (record.session_id,))
+    sql = "UPDATE sessions SET deleted_at = :at WHERE session_id = :session_id AND deleted_at IS NULL"
+    return _change(connection, record, sql)
 
 
 def _admission_queued(connection: sqlite3.Connection, record: records.AdmissionQueued, owner_id: str) -> int:
@@ -127,6 +133,36 @@ def _receipt_written(connection: sqlite3.Connection, record: records.ReceiptWrit
     return insert(connection, "receipts", _row(record, "written_at", **as_json))
 
 
+def _call_dispatched(connection: sqlite3.Connection, record: records.CallDispatched, owner_id: str) -> int:
+    row = _row(record, "dispatched_at", owner_id=owner_id, state="running", delivery_state="pending")
+    return insert(connection, "async_delegations", row)
+
+
+def _call_completed(connection: sqlite3.Connection, record: records.CallCompleted, _owner_id: str) -> int:
+    sql = """
+        UPDATE async_delegations SET state = 'completed', result = :result, completed_at = :at
+        WHERE delegation_id = :delegation_id AND state = 'running'
+    """
+    return _change(connection, record, sql)
+
+
+def _call_claimed(connection: sqlite3.Connection, record: records.CallClaimed, _owner_id: str) -> int:
+    sql = """
+        UPDATE async_delegations SET delivery_state = 'claimed', claim_token = :admission_id, claimed_at = :at
+        WHERE delegation_id = :delegation_id AND state = 'completed' AND delivery_state = 'pending'
+    """
+    return _change(connection, record, sql)
+
+
+def _call_delivered(connection: sqlite3.Connection, record: records.CallDelivered, _owner_id: str) -> int:
+    sql = """
+        UPDATE async_delegations
+        SET delivery_state = 'delivered', delivered_admission_id = :admission_id, delivered_at = :at
+        WHERE delegation_id = :delegation_id AND delivery_state = 'claimed' AND claim_token = :admission_id
+    """
+    return _change(connection, record, sql)
+
+
 _WRITERS: dict[type[Record], Callable[[sqlite3.Connection, Any, str], int]] = {
     records.SessionCreated: _session_created,
     records.AdmissionQueued: _admission_queued,
@@ -138,4 +174,9 @@ _WRITERS: dict[type[Record], Callable[[sqlite3.Connection, Any, str], int]] = {
     records.AttemptStarted: _attempt_started,
     records.AttemptEnded: _attempt_ended,
     records.ReceiptWritten: _receipt_written,
+    records.CallDispatched: _call_dispatched,
+    records.CallCompleted: _call_completed,
+    records.CallClaimed: _call_claimed,
+    records.CallDelivered: _call_delivered,
+    records.SessionDeleted: _session_deleted,
 }

@@ -184,6 +184,16 @@ _TRIGGERS = (
     """,
 )
 
+_SESSIONS_OUTLIVE_THEIR_OWNER = (
+    "ALTER TABLE owners ADD COLUMN kind TEXT NOT NULL DEFAULT 'private'",
+    "ALTER TABLE sessions ADD COLUMN owner_id TEXT REFERENCES owners (instance_id)",
+    "ALTER TABLE sessions ADD COLUMN fields_digest TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE session_admissions ADD COLUMN keyed INTEGER NOT NULL DEFAULT 0",
+    "CREATE INDEX admissions_unsettled ON session_admissions (target_session_id, seq) WHERE status != 'terminal'",
+    "CREATE INDEX calls_of_owner ON async_delegations (owner_id) WHERE state = 'running'",
+    "CREATE INDEX receipts_of_turn ON receipts (admission_id)",
+)
+
 Steps = Sequence[Sequence[str]]
 
 STEPS: Steps = (
@@ -192,6 +202,7 @@ STEPS: Steps = (
         *_INDEXES,
         *_TRIGGERS,
     ),
+    _SESSIONS_OUTLIVE_THEIR_OWNER,
 )
 """Step ``n`` leads from version ``n`` to ``n + 1``. A step that was published never changes; new ones are added."""
 

@@ -51,6 +51,14 @@ class Committed(Struct, frozen=True):
     sequences: dict[str, int] = field(default_factory=dict)
 
 
+class Asking(Struct, frozen=True):
+    """A question: what answers it, and who is told the answer, or why there is none."""
+
+    run: Callable[[sqlite3.Connection], object]
+    then: Callable[[object, str | None], None]
+
+
+Item = Submission | Asking
 Notify = Callable[[list[Committed]], None]
 
 
@@ -105,13 +113,20 @@ class StoreWriter:
         self._path = path
         self._owner_id = owner_id
         self._notify = notify
-        self._queue: queue.SimpleQueue[Submission | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Item | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
         self._thread.start()
 
     def submit(self, ticket: int, records: Sequence[Record]) -> None:
         """Queue records to be written together; their fate comes as the ``Committed`` of this ticket."""
         self._queue.put(Submission(ticket, records))
+
+    def ask(self, run: Callable[[sqlite3.Connection], object], then: Callable[[object, str | None], None]) -> None:
+        """Have the thread run something outside of any transaction, after all that was submitted before.
+
+        ``then`` is called from the thread with what it returned, or with None and an error in words for the user.
+        """
+        self._queue.put(Asking(run, then))
 
     def close(self, timeout: float) -> bool:
         """Write what is queued, mark the owner as ended, close the file.
@@ -126,14 +141,22 @@ class StoreWriter:
     def _run(self) -> None:
         try:
             while batch := self._take():
-                self._notify(self._commit(batch))
+                submissions = [item for item in batch if isinstance(item, Submission)]
+                if submissions:
+                    self._notify(self._commit(submissions))
+                for item in batch:
+                    if isinstance(item, Asking):
+                        self._answer(item)
             self._end()
         finally:
             self._connection.close()
 
-    def _take(self) -> list[Submission]:
-        """Wait for something, then take all that is there; empty at the end."""
-        batch: list[Submission] = []
+    def _take(self) -> list[Item]:
+        """Wait for something, then take all that is there; empty at the end.
+
+        What was asked first is answered late at worst: after everything that is taken with it.
+        """
+        batch: list[Item] = []
         item = self._queue.get()
         while item is not None:
             batch.append(item)
@@ -144,6 +167,14 @@ class StoreWriter:
         if batch:
             self._queue.put(None)
         return batch
+
+    def _answer(self, asking: Asking) -> None:
+        try:
+            asking.then(asking.run(self._connection), None)
+        except sqlite3.Error as error:
+            asking.then(None, explain(error, self._path))
+        except _REFUSED as error:
+            asking.then(None, self._refusal(error))
 
     def _commit(self, batch: list[Submission]) -> list[Committed]:
         """Write a batch in one transaction; what only the whole of it could not do is tried again one by one."""

@@ -41,6 +41,7 @@ class Child(Struct, eq=False):
     task: AgentTask | None = None
     round: int = 0
     waiting: str = ""
+    late: bool = False
     result: Result | None = None
     dead: bool = False
     death_seen: bool = False
@@ -110,6 +111,10 @@ class Child(Struct, eq=False):
             self._delegate()
             if self.node.fate == "dies_in_join":
                 self.die(KILLED)
+        elif self.task is not None and self.task.joins_detached and not self.late:
+            self.late = True
+            self.waiting = f"j_{self.attempt_id}_late"
+            self.say(Delegate(**self._who, join_id=self.waiting, calls=[]))
         elif self.node.fate in {"completes", "does_not_exit", "dies_after_result", "is_not_launched_once"}:
             self._finish(Outcome(status="completed", text=f"done {self.attempt_id}"))
             if self.node.fate == "dies_after_result":

@@ -2,8 +2,9 @@
 
 from collections import deque
 
-from fanjoin.supervisor.core.effects import Persist
-from fanjoin.supervisor.core.events import Recorded
+from fanjoin.supervisor.core.effects import Ask, Persist
+from fanjoin.supervisor.core.events import Answered, Recorded
+from fanjoin.supervisor.questions import OpenSession, SessionOpened
 from fanjoin.supervisor.records import (
     AdmissionEnded,
     AdmissionQueued,
@@ -11,6 +12,10 @@ from fanjoin.supervisor.records import (
     AttemptEnded,
     AttemptIntended,
     AttemptStarted,
+    CallClaimed,
+    CallCompleted,
+    CallDelivered,
+    CallDispatched,
     DelegateAccepted,
     ReceiptWritten,
     Record,
@@ -22,13 +27,31 @@ class Journal:
 
     def __init__(self, failing: frozenset[int]) -> None:
         self._failing = failing
-        self.queue: deque[Persist] = deque()
+        self.queue: deque[Persist | Ask] = deque()
         self.committed: dict[tuple[str, str], Record] = {}
         self.refused = 0
 
-    def answer(self) -> Recorded:
-        """Take the oldest ticket and return its fate."""
-        persist = self.queue.popleft()
+    def answer(self) -> Recorded | Answered:
+        """Take the oldest ticket or question and return its fate."""
+        item = self.queue.popleft()
+        return self._found(item) if isinstance(item, Ask) else self._written(item)
+
+    def _found(self, ask: Ask) -> Answered:
+        """Answer as a store does that knows each session and no earlier turn of it."""
+        question, answer = ask.question, None
+        if isinstance(question, OpenSession):
+            answer = SessionOpened(
+                session_id=question.session_id,
+                settings={},
+                created=False,
+                history=[],
+                queued=[],
+                unknown=[],
+                ready=[],
+            )
+        return Answered(ticket=ask.ticket, answer=answer)
+
+    def _written(self, persist: Persist) -> Recorded:
         error = "disk full" if persist.ticket in self._failing else None
         keys = [_key(record) for record in persist.records if _key(record)[1]]
         if error is None:
@@ -53,20 +76,32 @@ def _key(record: Record) -> tuple[str, str]:
             return (type(record).__name__, record.admission_id)
         case AttemptIntended() | AttemptStarted() | AttemptEnded():
             return (type(record).__name__, record.attempt_id)
+        case CallDispatched() | CallCompleted() | CallClaimed() | CallDelivered():
+            return (type(record).__name__, record.delegation_id)
         case _:
             return ("", "")
 
 
 def _needs(record: Record) -> list[tuple[str, str]]:
+    """Return the records that must have been written before."""
     match record:
         case AdmissionStarted() | AdmissionEnded() | DelegateAccepted():
             return [("AdmissionQueued", record.admission_id)]
-        case AttemptIntended():
-            parent = ("DelegateAccepted", record.receipt_id) if record.receipt_id else None
-            return [parent or ("AdmissionStarted", record.admission_id)]
-        case ReceiptWritten():
+        case AttemptIntended() | ReceiptWritten() if record.receipt_id:
             return [("DelegateAccepted", record.receipt_id)]
+        case AttemptIntended() | CallDispatched():
+            return [("AdmissionStarted", record.admission_id)]
         case AttemptStarted() | AttemptEnded():
             return [("AttemptIntended", record.attempt_id)]
+        case CallCompleted() | CallClaimed() | CallDelivered():
+            return _needs_of_call(record)
         case _:
             return []
+
+
+def _needs_of_call(record: CallCompleted | CallClaimed | CallDelivered) -> list[tuple[str, str]]:
+    before = {CallCompleted: "CallDispatched", CallClaimed: "CallCompleted", CallDelivered: "CallClaimed"}
+    needs = [(before[type(record)], record.delegation_id)]
+    if not isinstance(record, CallCompleted):
+        needs.append(("AdmissionQueued", record.admission_id))
+    return needs

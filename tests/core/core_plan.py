@@ -31,7 +31,10 @@ class Node(Struct, frozen=True):
 
 
 class TurnPlan(Struct, frozen=True, kw_only=True):
-    """One submission. Turns with the same session number run one after the other; one with ``tasks`` has no root."""
+    """One submission. Turns with the same session number run one after the other; one with ``tasks`` has no root.
+
+    The root of a ``background`` turn does not wait for its delegates: their results come back as turns of their own.
+    """
 
     root: Node = Node()
     tasks: tuple[Node, ...] = ()
@@ -40,6 +43,7 @@ class TurnPlan(Struct, frozen=True, kw_only=True):
     session: int = 0
     limits: DelegationLimits = DelegationLimits(stall_seconds=20, max_spawn_depth=2)
     deadline: float = 0.0
+    background: bool = False
 
 
 class Disturbance(Struct, frozen=True, kw_only=True):

@@ -24,9 +24,10 @@ from fanjoin.ipc.messages import (
     TurnDone,
 )
 from fanjoin.ipc.settings import Endpoint, TurnSettings
-from fanjoin.supervisor.core.effects import Effect, Launch, Persist, Send, Stop, Tell
+from fanjoin.supervisor.core.effects import Ask, Effect, Launch, Persist, Send, Stop, Tell
 from fanjoin.supervisor.core.events import (
     AgentSaid,
+    Answered,
     CoreEvent,
     DelegateCancelled,
     Died,
@@ -156,7 +157,7 @@ class World:
             request_id=f"r_{number}",
             session_id=f"s_{plan.session}",
             text=goal,
-            finite=True,
+            finite=not plan.background,
             payload_json="{}",
             settings=settings,
             tasks=[self._task(f"{goal}:{index}", plan) for index in range(len(plan.tasks))],
@@ -169,12 +170,20 @@ class World:
 
     def _commit(self) -> None:
         recorded = self.journal.answer()
+        if isinstance(recorded, Answered):
+            self.feed(recorded)
+            return
         for record in self._tickets.pop(recorded.ticket):
             if isinstance(record, ReceiptWritten):
                 self.recorded.add(record.receipt_id)
             if isinstance(record, AttemptIntended) and recorded.error is not None:
                 self.open.discard(record.attempt_id)
         self.feed(recorded)
+
+    def answer_questions(self) -> None:
+        """Answer what the store is asked before it has to write anything."""
+        while isinstance(self.journal.queue[0], Ask):
+            self._commit()
 
     def _disturb(self, one: Disturbance) -> None:
         match one.kind:
@@ -201,6 +210,8 @@ class World:
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:
+            case Ask():
+                self.journal.queue.append(effect)
             case Persist():
                 self.journal.queue.append(effect)
                 self._tickets[effect.ticket] = effect.records
@@ -227,7 +238,7 @@ class World:
         match record:
             case AdmissionQueued():
                 self.admissions.append(record.admission_id)
-                self.turn_of[record.admission_id] = int(record.request_id.removeprefix("r_"))
+                self.turn_of[record.admission_id] = self._turn_number(record)
             case DelegateAccepted():
                 assert record.receipt_id not in self.accepted, "a delegate is accepted once"
                 self.accepted[record.receipt_id] = record
@@ -242,6 +253,19 @@ class World:
                 assert record.attempt_id not in self.children, "the end of a process is known before it is recorded"
                 self.open.discard(record.attempt_id)
 
+    def _turn_number(self, record: AdmissionQueued) -> int:
+        """Return the number of a planned turn, or a new one for a turn that the session began by itself."""
+        if record.request_id.startswith("r_"):
+            return int(record.request_id.removeprefix("r_"))
+        number = len(self.plan.turns) + len(self.admissions)
+        self.nodes[str(number)] = Node()
+        return number
+
+    def background(self, admission_id: str) -> bool:
+        """Say whether the delegates of a turn outlive it."""
+        number = self.turn_of[admission_id]
+        return number >= len(self.plan.turns) or self.plan.turns[number].background
+
     def _check_processes(self, record: AttemptIntended) -> None:
         """Never more processes than allowed; one more only when all that exist wait for others."""
         stuck = record.receipt_id and all(one in self.children and self.children[one].waiting for one in self.open)
@@ -253,9 +277,12 @@ class World:
             case TurnDone():
                 assert message.admission_id not in self.done, "a turn ends once"
                 mine = {key for key, one in self.accepted.items() if one.admission_id == message.admission_id}
-                assert mine <= self.recorded, "a turn ends after every receipt of it"
-                told = message.results or self._entries_told(message.admission_id)
-                assert sorted(entry["receipt_id"] for entry in told) == sorted(mine), "a turn tells every result"
+                if self.background(message.admission_id):
+                    assert not message.results
+                else:
+                    assert mine <= self.recorded, "a turn ends after every receipt of it"
+                    told = message.results or self._entries_told(message.admission_id)
+                    assert sorted(entry["receipt_id"] for entry in told) == sorted(mine), "a turn tells every result"
                 self.done[message.admission_id] = message
             case Refused(reason="storage_unavailable"):
                 self.refused.append(message)
@@ -291,11 +318,19 @@ class World:
 
     def _check_joined(self, child: Child, owner: str, message: Joined) -> None:
         """Every delegate of the join is recorded, and told in the order of calls and tasks."""
+        if child.late:
+            told = {("CallDelivered", answer.tool_call_id) for answer in message.answers}
+            assert told <= set(self.journal.committed) or self.journal.refused, "a result is told when it is kept"
+            return
         asked = child.node.rounds[child.round - 1]
         assert [answer.tool_call_id for answer in message.answers] == [f"call_{n}" for n in range(len(asked))]
         for number, (nodes, answer) in enumerate(zip(asked, message.answers, strict=True)):
             content = json.loads(answer.content)
             if "error" in content:
+                continue
+            if content.get("status") == "dispatched":
+                assert ("CallDispatched", content["delegation_id"]) in self.journal.committed
+                assert content["count"] == len(nodes)
                 continue
             assert [entry["task_index"] for entry in content["results"]] == list(range(len(nodes)))
             for index, entry in enumerate(content["results"]):
@@ -329,6 +364,8 @@ class World:
         owed = {key for key in self.accepted if f"r_{self.turn_of[key]}" not in refused}
         assert owed <= set(self.receipts) <= set(self.accepted), "every accepted delegate has a receipt"
         for admission_id in self.admissions:
+            if self.turn_of[admission_id] >= len(self.plan.turns):
+                continue  # nobody is told of it
             was_refused = f"r_{self.turn_of[admission_id]}" in refused
             assert (admission_id in self.done) != was_refused, "a turn ends, or was refused"
         if not self.journal.refused:
@@ -337,7 +374,22 @@ class World:
             }
             assert self.ended_attempts() == {key[1] for key in self.journal.committed if key[0] == "AttemptIntended"}
         accepted = [one for one in self.told if isinstance(one, Accepted)]
-        assert len(accepted) == len(self.admissions) - len(refused)
+        planned = [one for one in self.admissions if self.turn_of[one] < len(self.plan.turns)]
+        assert len(accepted) == len(planned) - len(refused)
+        self._check_deliveries()
+
+    def _check_deliveries(self) -> None:
+        """Every dispatched call was told, once, unless nobody was left to be told or the store refused something."""
+        kept = self.journal.committed
+        dispatched = {key[1] for key in kept if key[0] == "CallDispatched"}
+        lost = any(one.kind == "viewers_lost" for one in self.plan.disturbances)
+        if not self.journal.refused:
+            assert dispatched == {key[1] for key in kept if key[0] == "CallCompleted"}
+            if not lost:
+                assert dispatched == {key[1] for key in kept if key[0] == "CallDelivered"}
+            assert {key[1] for key in kept if key[0] == "CallClaimed"} == {
+                key[1] for key in kept if key[0] == "CallDelivered"
+            } or lost
 
     def ended_attempts(self) -> set[str]:
         """Return the attempts whose end is recorded."""

@@ -225,6 +225,7 @@ def test_a_turn_that_was_refused_is_told_once() -> None:
     world = World(plan)
     world._submit()
     world._submit()
+    world.answer_questions()
     world.feed(TurnCancelled(viewer="w", admission_id=world.admissions[1]))
     world.run()
     assert len(world.refused) == len(world.done) == 1
@@ -234,6 +235,7 @@ def test_a_cancel_before_the_intent_is_recorded_launches_nothing() -> None:
     """The process was only meant to be: it is not started any more."""
     world = World(Plan(turns=(turn(LEAF),)))
     world._submit()
+    world.answer_questions()
     world.feed(TurnCancelled(viewer="w", admission_id=world.admissions[0]))
     world.run()
     assert launches(world) == []

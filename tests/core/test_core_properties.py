@@ -31,7 +31,12 @@ limits = st.builds(
     max_attempts=st.integers(1, 2),
 )
 turns = st.builds(
-    TurnPlan, root=roots, session=st.integers(0, 1), limits=limits, deadline=st.sampled_from([0.0, 0.0, 9.0])
+    TurnPlan,
+    root=roots,
+    session=st.integers(0, 1),
+    limits=limits,
+    deadline=st.sampled_from([0.0, 0.0, 9.0]),
+    background=st.sampled_from([False, False, True]),
 )
 given_tasks = st.builds(
     TurnPlan,

@@ -18,6 +18,7 @@ from fanjoin.ipc.messages import (
     Delegate,
     DirectTask,
     Done,
+    Drain,
     Event,
     Hello,
     Joined,
@@ -36,6 +37,27 @@ from fanjoin.ipc.messages import (
     TurnDone,
     Usage,
     Welcome,
+)
+from fanjoin.ipc.session_messages import (
+    CreateSession,
+    DelegateLine,
+    DelegationList,
+    Delegations,
+    DeleteSession,
+    Gap,
+    ListSessions,
+    MessagePage,
+    PromptReceipt,
+    ReadMessages,
+    ResolveUnknown,
+    SessionInfo,
+    SessionLine,
+    SessionList,
+    SessionSnapshot,
+    Subscribe,
+    TurnLine,
+    TurnReceipt,
+    Unsubscribe,
 )
 from fanjoin.ipc.settings import (
     ApprovalSettings,
@@ -120,6 +142,7 @@ TASK = AgentTask(
     context="own",
     history=[{"role": "user", "content": "before"}],
     images=[{"type": "image_url"}],
+    joins_detached=True,
     output_schema={"type": "object"},
     toolsets=("files", "delegation"),
     route_notes={"fast": "quick"},
@@ -146,6 +169,14 @@ CALL = CallRequest(
     ],
     shared_context="shared",
 )
+CREATE = CreateSession(
+    request_id="r_zero",
+    fields={"model": "m"},
+    settings={"model": "m", "cwd": "/w"},
+    principal_id="somebody",
+    source="gateway",
+    title="a title",
+)
 SUBMIT = Submit(
     request_id="r_one",
     session_id="s_one",
@@ -170,7 +201,10 @@ SUBMIT = Submit(
             env={"A": "b"},
         )
     ],
+    create=CREATE,
+    wait_if_held=True,
 )
+TURN = TurnLine(admission_id="t_one", input_id="r_one", sequence=7, status="unknown", text="hello")
 ENDPOINTS = Endpoints(
     back="ipc:///r/b",
     front="ipc:///r/f",
@@ -206,6 +240,7 @@ MESSAGES: list[Struct] = [
     CancelTurn(admission_id="t_one", reason="viewer_lost", now=True),
     CancelDelegate(request_id="r_one", target_id="d_one"),
     Ping(request_id="r_one"),
+    Drain(request_id="r_one", now=True),
     Accepted(
         request_id="r_one", session_id="s_one", admission_id="t_one", sequence=7, status="started", outcome={"a": 1}
     ),
@@ -228,6 +263,82 @@ MESSAGES: list[Struct] = [
     Pong(request_id="r_one"),
     Refused(request_id="r_one", reason="not_found", message="no such delegate"),
     Done(request_id="r_one"),
+    CREATE,
+    Subscribe(request_id="r_one", session_id="latest", since=8, instance_id="i_run", settings=SETTINGS),
+    Unsubscribe(request_id="r_one", session_id="s_one"),
+    PromptReceipt(
+        request_id="r_one", session_id="s_one", input_id="r_two", admission_id="t_one", principal_id="somebody"
+    ),
+    ResolveUnknown(request_id="r_one", session_id="s_one", retry=True, admission_id="t_one", settings=SETTINGS),
+    ListSessions(request_id="r_one", limit=5),
+    SessionInfo(request_id="r_one", session_id="s_one"),
+    ReadMessages(request_id="r_one", session_id="s_one", before=10),
+    DeleteSession(request_id="r_one", session_id="s_one"),
+    DelegationList(request_id="r_one", session_id="s_one"),
+    SessionSnapshot(
+        request_id="r_one",
+        session_id="s_one",
+        title="a title",
+        source="gateway",
+        settings={"model": "m"},
+        created_at=1.5,
+        messages=[{"role": "user", "content": "x"}],
+        first=2,
+        message_count=3,
+        turns=[TURN],
+        pending=1,
+        sequence=8,
+        instance_id="i_run",
+        created=True,
+    ),
+    SessionList(
+        request_id="r_one",
+        sessions=[
+            SessionLine(
+                session_id="s_one",
+                title="a title",
+                source="cli",
+                cwd="/w",
+                status="idle",
+                turns=2,
+                created_at=1.5,
+                used_at=2.5,
+            )
+        ],
+    ),
+    MessagePage(
+        request_id="r_one",
+        session_id="s_one",
+        messages=[{"role": "user", "content": "x"}],
+        first=2,
+        message_count=3,
+    ),
+    TurnReceipt(
+        request_id="r_one",
+        session_id="s_one",
+        admission_id="t_one",
+        input_id="r_two",
+        sequence=7,
+        status="terminal",
+        outcome={"a": 1},
+        results=[{"task_index": 0}],
+    ),
+    Delegations(
+        request_id="r_one",
+        delegates=[
+            DelegateLine(
+                receipt_id="d_one",
+                delegation_id="c_one",
+                session_id="s_one",
+                admission_id="t_one",
+                goal="a",
+                status="running",
+                pid=42,
+                started_at=1.5,
+            )
+        ],
+    ),
+    Gap(session_id="s_one", first=3, last=6),
     Spooled(name="0f", size=9, sha256="00"),
 ]
 
@@ -252,6 +363,8 @@ FRAMES: list[Struct] = [
         ),
         worker_entry="module:worker",
         submit=SUBMIT,
+        environ={"OPENAI_BASE_URL": "http://127.0.0.1:9/v1"},
+        daemon=True,
     ),
     CoreReady(endpoints=ENDPOINTS, error="no", exit_code=2),
 ]

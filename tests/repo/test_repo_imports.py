@@ -35,6 +35,7 @@ EXPORTED = {
         "load_config",
         "origins_of",
         "resolve",
+        "supervisor_settings",
         "with_local_server",
     ],
 }

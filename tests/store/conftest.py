@@ -25,7 +25,7 @@ def home(tmp_path: Path) -> Path:
 def database(home: Path) -> Iterator[sqlite3.Connection]:
     """Give a connection like the writer's own, with one registered owner."""
     with closing(open_database(home)) as connection:
-        register_owner(connection, owner(), 0.5)
+        register_owner(connection, owner(lock_path=home / "lock"), 0.5)
         yield connection
 
 

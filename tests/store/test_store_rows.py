@@ -49,6 +49,8 @@ def test_a_session_and_its_turn(running: sqlite3.Connection) -> None:
         "settings_json": "{}",
         "created_at": 1.0,
         "deleted_at": None,
+        "owner_id": "i_one",
+        "fields_digest": "",
     }
     assert stored(running, "SELECT * FROM session_admissions") == {
         "seq": 1,
@@ -64,6 +66,7 @@ def test_a_session_and_its_turn(running: sqlite3.Connection) -> None:
         "queued_at": 2.0,
         "started_at": 3.0,
         "ended_at": None,
+        "keyed": 0,
     }
 
 

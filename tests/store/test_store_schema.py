@@ -10,11 +10,12 @@ from fanjoin.ipc.paths import database_file
 from fanjoin.ipc.state_file import SCHEMA_VERSION
 from fanjoin.supervisor.records import AdmissionEnded, AdmissionStarted, Record
 from fanjoin.supervisor.store.connection import connect
+from fanjoin.supervisor.store.owners import register_owner
 from fanjoin.supervisor.store.rows import write
 from fanjoin.supervisor.store.schema import STEPS, migrate
 from fanjoin.supervisor.store.writer import open_database, open_store
 
-GOLDEN = Path(__file__).parent / "schema-1.sql"
+GOLDEN = Path(__file__).parent
 NEXT = (*STEPS, ("ALTER TABLE sessions ADD COLUMN color TEXT NOT NULL DEFAULT 'blue'",))
 
 
@@ -30,10 +31,13 @@ def fill(connection: sqlite3.Connection, *records: Record) -> None:
         write(connection, record, "i_one")
 
 
-def test_the_schema_is_the_published_one(database: sqlite3.Connection) -> None:
-    """Version 1 never changes: what differs goes into a new step."""
-    assert schema_of(database) == GOLDEN.read_text(encoding="utf-8")
-    assert database.execute("PRAGMA user_version").fetchone() == (1,)
+@pytest.mark.parametrize("version", range(1, len(STEPS) + 1))
+def test_the_schema_is_the_published_one(home: Path, version: int) -> None:
+    """A version never changes: what differs goes into a new step."""
+    with closing(connect(database_file(home))) as connection:
+        migrate(connection, database_file(home), STEPS[:version])
+        assert schema_of(connection) == (GOLDEN / f"schema-{version}.sql").read_text(encoding="utf-8")
+        assert connection.execute("PRAGMA user_version").fetchone() == (version,)
 
 
 def test_the_version_is_the_one_that_readers_know() -> None:
@@ -69,11 +73,12 @@ def test_an_older_schema_is_migrated_and_keeps_its_rows(home: Path) -> None:
     """A step that is missing is applied once, in a transaction."""
     path = database_file(home)
     with closing(open_database(home)) as connection:
+        register_owner(connection, owner(), 0.5)
         fill(connection, *turn()[:1])
         for _ in range(2):
             migrate(connection, path, NEXT)
         assert connection.execute("SELECT session_id, color FROM sessions").fetchall() == [("s_1", "blue")]
-        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (len(NEXT),)
 
 
 def test_a_migration_that_fails_changes_nothing(home: Path) -> None:
@@ -90,7 +95,7 @@ def test_a_newer_schema_is_refused(home: Path) -> None:
     with closing(open_database(home)) as connection:
         migrate(connection, database_file(home), NEXT)
         before = schema_of(connection)
-    with pytest.raises(StorageError, match=r"has schema 2; .* only up to 1(?s:.*)Update fanjoin"):
+    with pytest.raises(StorageError, match=rf"has schema {len(NEXT)}; .* only up to {len(STEPS)}(?s:.*)Update fanjoin"):
         open_store(home, owner(), lambda _: None)
     with closing(sqlite3.connect(database_file(home))) as connection:
         assert schema_of(connection) == before

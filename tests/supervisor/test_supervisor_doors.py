@@ -27,6 +27,7 @@ from fanjoin.ipc.messages import (
     Result,
     ResultAck,
     Started,
+    ToViewer,
     TurnDone,
 )
 from fanjoin.supervisor import front as front_module
@@ -322,3 +323,27 @@ def test_a_long_path_gets_short_sockets_that_go_with_the_run(tmp_path: Path, loo
     until(loop, lambda: house.heard)
     house.close()
     assert not sockets.exists()
+
+
+def test_a_viewer_that_is_gone_shows_when_it_is_spoken_to(house: House) -> None:
+    """Probing names those whose connection has ended, and only those; forgotten, they take no memory."""
+    stays, leaves = house.viewer("one"), house.viewer("two")
+    stays.say(Attach(viewer="v_stays"), Ping(request_id="1"))
+    leaves.say(Attach(viewer="v_leaves"), Ping(request_id="2"))
+    until(house.loop, lambda: len(house.viewers) == 2)
+    leaves.socket.close()
+    until(house.loop, lambda: house.front.probe() == ["v_leaves"])
+    house.front.forget("v_leaves")
+    assert house.front.probe() == []
+    assert isinstance(stays.receive(viewer_side(house.spool)), Pong)
+
+
+def test_a_viewer_inside_is_told_without_a_socket(house: House) -> None:
+    """It hears at once, until it is forgotten."""
+    heard: list[ToViewer] = []
+    house.front.join("ws", heard.append)
+    house.front.tell("ws", Pong(request_id="1"))
+    assert heard == [Pong(request_id="1")]
+    house.front.forget("ws")
+    house.front.tell("ws", Pong(request_id="2"))
+    assert len(heard) == 1

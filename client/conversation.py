@@ -1,0 +1,119 @@
+"""A session followed over many turns: a thread listens, so that what happens by itself is heard at any time."""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from fanjoin.client.core import Core
+from fanjoin.client.run import AGENT_ENTRY, BEAT_SECONDS
+from fanjoin.client.viewer import Viewer
+from fanjoin.client.wake import Wake
+from fanjoin.ipc.bootstrap import CoreBootstrap
+from fanjoin.ipc.messages import Ping, Pong, ToViewer
+from fanjoin.ipc.settings import SupervisorSettings
+
+CLOSE_SECONDS = 20.0
+
+
+class Lost(Struct, frozen=True):
+    """Heard when the supervisor died or stopped answering; nothing comes after it."""
+
+    what: str
+
+
+Heard = ToViewer | Lost
+
+
+class Line:
+    """The connection of a conversation. Messages are taken by one thread, and told of by another.
+
+    Args:
+        core: whose supervisor it is.
+        settings: the supervisor's own.
+        environ: what turns need of the environment that nobody brings settings for.
+        arrived: called from the listening thread when there is something to take.
+
+    Raises:
+        UserError, RunError: the supervisor cannot run here.
+        OwnerLostError: it died.
+    """
+
+    def __init__(
+        self, core: Core, settings: SupervisorSettings, environ: dict[str, str], arrived: Callable[[], None]
+    ) -> None:
+        self._core = core
+        self._settings = settings
+        self._arrived = arrived
+        self._outgoing: deque[Struct] = deque()
+        self._incoming: deque[Heard] = deque()
+        self._something = threading.Condition()
+        self._wake = Wake()
+        self._closed = False
+        bootstrap = CoreBootstrap(
+            home=str(core.home),
+            instance_id=core.instance_id,
+            owned=True,
+            agent_entry=AGENT_ENTRY,
+            settings=settings,
+            environ=environ,
+        )
+        self._viewer = Viewer(core.endpoints(bootstrap), core.viewer)
+        self._viewer.also_watch(self._wake.fileno())
+        core.call_when_gone(self._wake.set)
+        self._thread = threading.Thread(target=self._listen, daemon=True)
+        self._thread.start()
+
+    def send(self, message: Struct) -> None:
+        """Send a message soon."""
+        self._outgoing.append(message)
+        self._wake.set()
+
+    def take(self, seconds: float = 0.0) -> Heard | None:
+        """Return what was heard next, waiting for it at most so long."""
+        with self._something:
+            self._something.wait_for(lambda: self._incoming, seconds)
+            return self._incoming.popleft() if self._incoming else None
+
+    def skip(self, silent: Callable[[Heard], bool]) -> bool:
+        """Drop what was heard up to the first thing that is not silent, and say whether there is one."""
+        with self._something:
+            while self._incoming and silent(self._incoming[0]):
+                self._incoming.popleft()
+            return bool(self._incoming)
+
+    def _listen(self) -> None:
+        silent_beats = 0
+        while not self._closed:
+            alive = self._core.alive
+            while (message := self._viewer.receive()) is not None:
+                silent_beats = 0
+                if not isinstance(message, Pong):
+                    self._hear(message)
+            if not alive:
+                self._hear(Lost("The supervisor died"))
+                return
+            while self._outgoing:
+                self._viewer.send(self._outgoing.popleft())
+            if not self._viewer.wait(BEAT_SECONDS):
+                silent_beats += 1
+                if silent_beats * BEAT_SECONDS > self._settings.silence_seconds:
+                    self._hear(Lost(f"The supervisor did not answer for {self._settings.silence_seconds:g} s"))
+                    return
+                self._viewer.send(Ping(request_id="beat"))
+            self._wake.clear()
+
+    def _hear(self, heard: Heard) -> None:
+        with self._something:
+            self._incoming.append(heard)
+            self._something.notify_all()
+        self._arrived()
+
+    def close(self) -> None:
+        """Leave: a daemon goes on, a supervisor of our own ends what runs and then itself."""
+        self._closed = True
+        self._wake.set()
+        self._thread.join(CLOSE_SECONDS)
+        self._viewer.close()
+        self._core.close(CLOSE_SECONDS)

@@ -1,0 +1,231 @@
+"""The daemon: what a run beside it costs, how soon a submission starts, many sessions at once, recovery after a kill.
+
+python scripts/bench_daemon.py [--rounds N] [--sessions N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from bench_support import environment, percentile, provider, query, row
+from websockets.sync.client import connect
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from websockets.sync.client import ClientConnection
+
+OPEN_ATTEMPTS = 1_000
+DELEGATES = 4
+RESTARTS = 5
+AFTERMATH_SECONDS = 1.5
+"""How long what a killed daemon left takes to be gone; the next start would wait for that."""
+
+
+class Daemon:
+    """A daemon in a home of its own."""
+
+    def __init__(self, home: str, url: str) -> None:
+        self.home = Path(home)
+        self.env = environment(home)
+        self.program = str(Path(sys.executable).with_name("fanjoin"))
+        self.home.mkdir(exist_ok=True)
+        (self.home / "config.yaml").write_text(f"model: {{base_url: '{url}', model: synthetic}}\n", encoding="utf-8")
+
+    def command(self, *arguments: str) -> None:
+        """Run a command of the daemon."""
+        subprocess.run([self.program, "daemon", *arguments], env=self.env, check=True, stdout=subprocess.DEVNULL)
+
+    def descriptor(self) -> dict[str, Any]:
+        """Return what the daemon says of itself."""
+        value: dict[str, Any] = json.loads((self.home / "run" / "daemon.json").read_bytes())
+        return value
+
+    @contextmanager
+    def wire(self) -> Iterator[ClientConnection]:
+        """Open a connection."""
+        told = self.descriptor()
+        headers = {"Authorization": f"Bearer {told['token']}"}
+        with connect(told["url"], additional_headers=headers, proxy=None, max_size=1 << 25) as wire:
+            yield wire
+
+
+def call(wire: ClientConnection, method: str, **params: Any) -> dict[str, Any]:
+    """Send a request and return its result."""
+    wire.send(json.dumps({"id": method, "method": method, "params": params}))
+    while (message := json.loads(wire.recv())).get("id") != method:
+        continue
+    result: dict[str, Any] = message["result"]
+    return result
+
+
+def until(wire: ClientConnection, kind: str) -> dict[str, Any]:
+    """Return the next event of a kind."""
+    while (event := json.loads(wire.recv())["params"])["type"] != kind:
+        continue
+    found: dict[str, Any] = event["payload"]
+    return found
+
+
+def runs_beside(daemon: Daemon, rounds: int) -> None:
+    """Measure ``chat -Q`` with two children against ``python -c pass``, in turn."""
+    chat = [
+        daemon.program,
+        "chat",
+        "-Q",
+        "--daemon",
+        "require",
+        "-q",
+        query(["count the words a", "count the words b"]),
+    ]
+    times: dict[str, list[float]] = {"pass": [], "chat": []}
+    for number in range(rounds + 1):
+        for name, command in (("pass", [sys.executable, "-c", "pass"]), ("chat", chat)):
+            began = time.perf_counter()
+            subprocess.run(command, env=daemon.env, check=True, stdin=subprocess.DEVNULL, capture_output=True)
+            if number:
+                times[name].append(time.perf_counter() - began)
+    ratio = median(chat / nothing for chat, nothing in zip(times["chat"], times["pass"], strict=True))
+    measured = f"{ratio:.1f} times ({median(times['chat']) * 1000:.0f} ms)"
+    row("`chat -Q` with two children beside a daemon, against `python -c pass`", measured, "≤ 15")
+
+
+def commit_seconds(folder: Path) -> float:
+    """Return how long one synchronous commit takes here, the median of many."""
+    times = []
+    with closing(sqlite3.connect(folder / "commits.db", isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute("CREATE TABLE t (x)")
+        for _ in range(100):
+            began = time.perf_counter()
+            connection.execute("INSERT INTO t VALUES (1)")
+            times.append(time.perf_counter() - began)
+    return median(times)
+
+
+def submit_to_started(daemon: Daemon, rounds: int) -> None:
+    """Measure from a submission to its event ``turn.started``, and count the commits until then."""
+    times = []
+    with daemon.wire() as wire:
+        session_id = call(wire, "session.create")["session_id"]
+        for number in range(rounds):
+            params = {"session_id": session_id, "text": f"hello {number}", "finite": True}
+            began = time.perf_counter()
+            wire.send(json.dumps({"id": 1, "method": "prompt.submit", "params": params}))
+            while json.loads(wire.recv()).get("params", {}).get("type") != "turn.started":
+                continue
+            times.append(time.perf_counter() - began)
+            until(wire, "message.complete")
+    commit = commit_seconds(daemon.home)
+    measured = f"p50 {median(times) * 1000:.1f} ms; one commit {commit * 1000:.1f} ms"
+    row("submit to `turn.started`", measured, "< 2 commits")
+
+
+def many_sessions(daemon: Daemon, count: int) -> None:
+    """Measure so many sessions at once, a turn with four delegates each."""
+
+    def one(_: int) -> float:
+        with daemon.wire() as wire:
+            session_id = call(wire, "session.create")["session_id"]
+            began = time.perf_counter()
+            goals = [f"count the words of line {number}" for number in range(DELEGATES)]
+            call(wire, "prompt.submit", session_id=session_id, text=query(goals), finite=True)
+            end = until(wire, "message.complete")
+        if sum(entry["ok"] for entry in end["results"]) != DELEGATES:
+            sys.exit(f"not every delegate completed: {end}")
+        return time.perf_counter() - began
+
+    began = time.perf_counter()
+    with ThreadPoolExecutor(count) as pool:
+        times = list(pool.map(one, range(count)))
+    tasks = count * DELEGATES / (time.perf_counter() - began)
+    tail = f"a turn p50 {median(times):.2f} s, p99 {percentile(times, 0.99):.2f} s"
+    row(f"{count} sessions at once, {DELEGATES} delegates each", f"{tasks:.0f} tasks/s, {tail}", "what the cores allow")
+
+
+def recovery(daemon: Daemon) -> None:
+    """Measure how much later a daemon is ready when it has 1,000 open attempts of a killed one to put right."""
+    clean: list[float] = []
+    after: list[float] = []
+    for number in range(RESTARTS):
+        for times, prepare in ((clean, None), (after, open_attempts)):
+            os.kill(daemon.descriptor()["pid"], 9)
+            if prepare is not None:
+                prepare(daemon, number)
+            time.sleep(AFTERMATH_SECONDS)
+            times.append(start_seconds(daemon))
+    daemon.command("stop", "--now")
+    empty, full = median(clean), median(after)
+    measured = f"{(full - empty) * 1000:.0f} ms ({full * 1000:.0f} ms against {empty * 1000:.0f} ms)"
+    row(f"recovery of {OPEN_ATTEMPTS} open attempts before the daemon answers", measured, "< 300 ms")
+
+
+def start_seconds(daemon: Daemon) -> float:
+    """Return how long ``daemon start`` takes."""
+    began = time.perf_counter()
+    daemon.command("start")
+    return time.perf_counter() - began
+
+
+def open_attempts(daemon: Daemon, batch: int) -> None:
+    """Write what a daemon leaves that is killed with so many delegates running."""
+    instance = daemon.descriptor()["instance_id"]
+    with closing(sqlite3.connect(daemon.home / "state.db")) as connection:
+        connection.execute("PRAGMA foreign_keys=OFF")
+        turn, session = connection.execute(
+            "SELECT admission_id, target_session_id FROM session_admissions LIMIT 1"
+        ).fetchone()
+        for table, key in (("delegations", "receipt_id"), ("attempts", "attempt_id")):
+            columns = [line[1] for line in connection.execute(f"PRAGMA table_info({table})")]
+            sample = connection.execute(f"SELECT * FROM {table} WHERE receipt_id IS NOT NULL LIMIT 1").fetchone()  # noqa: S608
+            marks = ", ".join("?" * len(columns))
+            base = dict(zip(columns, sample, strict=True))
+            for number in range(OPEN_ATTEMPTS):
+                name = f"d_bench{batch}x{number:04}"
+                own = {"receipt_id": name, "owner_id": instance, "admission_id": turn, "session_id": session}
+                own |= {"attempt_id": f"{name}.1", "work_id": name, "pid": 1, "process_start": "gone"}
+                own |= {
+                    "ended_at": None,
+                    "exit_code": None,
+                    "exit_signal": None,
+                    "cause": None,
+                    "delegation_id": f"c_bench{batch}",
+                }
+                own |= {"task_index": number, key: name if key == "receipt_id" else f"{name}.1"}
+                values = [own.get(column, base[column]) for column in columns]
+                connection.execute(f"INSERT INTO {table} VALUES ({marks})", values)  # noqa: S608
+        connection.commit()
+
+
+def main() -> None:
+    """Measure and print a table."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--rounds", type=int, default=20)
+    arguments.add_argument("--sessions", type=int, default=50)
+    chosen = arguments.parse_args()
+    row("what", "measured", "target")
+    row("---", "---", "---")
+    with tempfile.TemporaryDirectory() as folder, provider() as url:
+        daemon = Daemon(str(Path(folder) / "home"), url)
+        daemon.command("start")
+        runs_beside(daemon, chosen.rounds)
+        submit_to_started(daemon, chosen.rounds * 5)
+        many_sessions(daemon, chosen.sessions)
+        recovery(daemon)
+
+
+if __name__ == "__main__":
+    main()
