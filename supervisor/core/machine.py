@@ -84,6 +84,7 @@ class Core:
         self._dispatch(event)
         for turn in list(state.turns.values()):
             turns.cancel_orphans(state, turn)
+            detached.give_back(state, turn)
             settle(state, turn)
             if turn.done:
                 turns.release(state, turn)
