@@ -36,6 +36,17 @@ class FindReceipts(Struct, frozen=True, kw_only=True):
     admission_id: str
 
 
+class StoredCall(Struct, frozen=True, kw_only=True):
+    """A dispatched call that ended and was not told yet; ``result`` is its joined result, a JSON object.
+
+    ``keyed``: the turn that made it ran with a key.
+    """
+
+    delegation_id: str
+    result: str
+    keyed: bool
+
+
 class StoredTurn(Struct, frozen=True, kw_only=True):
     """A turn's row. ``results`` are the entries of its receipts, once it has ended.
 
@@ -56,21 +67,10 @@ class StoredTurn(Struct, frozen=True, kw_only=True):
     outcome: JsonObject | None = None
     results: list[JsonObject] = field(default_factory=list)
     attempts: int = 0
-    deliveries: list[str] = field(default_factory=list)
+    deliveries: list[StoredCall] = field(default_factory=list)
     answer: str | None = None
     submit: Submit | None = None
     problem: str = ""
-
-
-class StoredCall(Struct, frozen=True, kw_only=True):
-    """A dispatched call that ended and was not told yet; ``result`` is its joined result, a JSON object.
-
-    ``keyed``: the turn that made it ran with a key.
-    """
-
-    delegation_id: str
-    result: str
-    keyed: bool
 
 
 class EarlierReceipt(Struct, frozen=True, kw_only=True):

@@ -158,6 +158,14 @@ class CallClaimed(Struct, frozen=True, kw_only=True):
     at: float
 
 
+class CallReleased(Struct, frozen=True, kw_only=True):
+    """The turn that had claimed the result ended before it began: another one has to tell it."""
+
+    delegation_id: str
+    admission_id: str
+    at: float
+
+
 class CallDelivered(Struct, frozen=True, kw_only=True):
     """The result stands in the conversation, by the turn that had claimed it."""
 
@@ -187,6 +195,7 @@ Record = (
     | CallDispatched
     | CallCompleted
     | CallClaimed
+    | CallReleased
     | CallDelivered
     | SessionDeleted
 )

@@ -13,7 +13,15 @@ from fanjoin.supervisor.core.admission import error_json
 from fanjoin.supervisor.core.ending import resume
 from fanjoin.supervisor.core.model import Call, Intent, Join, Session, Turn
 from fanjoin.supervisor.core.state import Committed, State
-from fanjoin.supervisor.records import CallClaimed, CallCompleted, CallDelivered, CallDispatched, MessagesAdded, Record
+from fanjoin.supervisor.records import (
+    CallClaimed,
+    CallCompleted,
+    CallDelivered,
+    CallDispatched,
+    CallReleased,
+    MessagesAdded,
+    Record,
+)
 
 
 def dispatch(state: State, turn: Turn, call: Call, join: Join) -> None:
@@ -95,7 +103,7 @@ def own_submission(session: Session, text: str, request_id: str) -> Submit | Non
 def claim(state: State, turn: Turn, call: Call) -> list[Record]:
     """Let one turn, and no other, tell the result of a call."""
     state.sessions[turn.session_id].ready.remove(call)
-    turn.deliveries.append(call.delegation_id)
+    turn.deliveries.append(call)
     return [CallClaimed(delegation_id=call.delegation_id, admission_id=turn.admission_id, at=state.wall)]
 
 
@@ -103,9 +111,27 @@ def delivered(state: State, turn: Turn) -> list[Record]:
     """Return what marks the results that a turn has claimed as told."""
     told, turn.deliveries = turn.deliveries, []
     return [
-        CallDelivered(delegation_id=delegation_id, admission_id=turn.admission_id, at=state.wall)
-        for delegation_id in told
+        CallDelivered(delegation_id=call.delegation_id, admission_id=turn.admission_id, at=state.wall) for call in told
     ]
+
+
+def give_back(state: State, turn: Turn) -> None:
+    """Let other turns tell the results that a turn had claimed which ended before it began."""
+    if turn.outcome is None or turn.begun or not turn.deliveries:
+        return
+    released, turn.deliveries = turn.deliveries, []
+
+    def committed(error: str | None, _: dict[str, int]) -> None:
+        if error is None:
+            state.sessions[turn.session_id].ready.extendleft(reversed(released))
+
+    state.persist(
+        [
+            CallReleased(delegation_id=call.delegation_id, admission_id=turn.admission_id, at=state.wall)
+            for call in released
+        ],
+        committed,
+    )
 
 
 def fold_in(state: State, turn: Turn) -> tuple[list[Record], list[JsonObject]]:

@@ -87,6 +87,7 @@ class Core:
             turns.bound_failures(state, turn)
         turns.cancel_orphans(state)
         for turn in list(state.turns.values()):
+            detached.give_back(state, turn)
             settle(state, turn)
             if turn.done:
                 turns.release(state, turn)

@@ -186,7 +186,7 @@ class Turn(Work, kw_only=True, eq=False):
     history: list[JsonObject] = field(default_factory=list)
     watchers: set[str] = field(default_factory=set)
     sequence: int = 0
-    deliveries: list[str] = field(default_factory=list)
+    deliveries: list[Call] = field(default_factory=list)
     again: bool = False
     earlier: list[EarlierReceipt] = field(default_factory=list)
     waiting: deque[Delegate] = field(default_factory=deque)

@@ -1,5 +1,6 @@
 """What viewers want of sessions besides turns, and what a session does by itself: tell the results that wait."""
 
+from fanjoin.ipc import ids
 from fanjoin.ipc.errors import UserError
 from fanjoin.ipc.messages import Done, Outcome
 from fanjoin.ipc.session_messages import (
@@ -193,7 +194,7 @@ def deliver(state: State) -> None:
             continue
         call = session.ready[0]
         text = entries.told_later(call)
-        submission = detached.own_submission(session, text, f"delivery-{call.delegation_id}")
+        submission = detached.own_submission(session, text, f"delivery-{state.new_id(ids.REQUEST)}")
         if submission is not None:
             turn = turns.admit(state, "", submission, session.session_id)
             state.persist(detached.claim(state, turn, call))

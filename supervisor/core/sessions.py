@@ -24,7 +24,7 @@ from fanjoin.supervisor.questions import (
     StoredCall,
     StoredTurn,
 )
-from fanjoin.supervisor.records import AdmissionEnded
+from fanjoin.supervisor.records import AdmissionEnded, CallReleased
 
 Opened = Callable[[Session, bool], None]
 """Called with the open session, and whether it was made just now."""
@@ -88,14 +88,20 @@ def _ready_call(stored: StoredCall) -> Call:
 
 
 def _adopt(state: State, stored: StoredTurn) -> None:
-    """Queue a turn that a dead owner had not begun; without settings it ends, unless it only tells results."""
+    """Queue a turn that a dead owner had not begun; without settings it ends, and what it was to tell waits again."""
+    deliveries = [_ready_call(call) for call in stored.deliveries]
     if stored.submit is not None:
         turn = turns.new_turn(state, "", stored.submit, stored.session_id, stored.admission_id)
-        turn.sequence, turn.attempts, turn.deliveries = stored.sequence, stored.attempts, list(stored.deliveries)
+        turn.sequence, turn.attempts, turn.deliveries = stored.sequence, stored.attempts, deliveries
         turns.enqueue(state, turn)
-    elif not stored.deliveries:
-        outcome = {"status": "failed", "reason": "auth", "message": stored.problem, "answer": ""}
-        state.persist([AdmissionEnded(admission_id=stored.admission_id, outcome=outcome, at=state.wall)])
+        return
+    outcome = {"status": "failed", "reason": "auth", "message": stored.problem, "answer": ""}
+    released = [
+        CallReleased(delegation_id=call.delegation_id, admission_id=stored.admission_id, at=state.wall)
+        for call in deliveries
+    ]
+    state.persist([AdmissionEnded(admission_id=stored.admission_id, outcome=outcome, at=state.wall), *released])
+    state.sessions[stored.session_id].ready.extendleft(reversed(deliveries))
 
 
 # --- submissions ---------------------------------------------------------------------------------------------------

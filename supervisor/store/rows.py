@@ -154,6 +154,14 @@ def _call_claimed(connection: sqlite3.Connection, record: records.CallClaimed, _
     return _change(connection, record, sql)
 
 
+def _call_released(connection: sqlite3.Connection, record: records.CallReleased, _owner_id: str) -> int:
+    sql = """
+        UPDATE async_delegations SET delivery_state = 'pending', claim_token = NULL, claimed_at = NULL
+        WHERE delegation_id = :delegation_id AND delivery_state = 'claimed' AND claim_token = :admission_id
+    """
+    return _change(connection, record, sql)
+
+
 def _call_delivered(connection: sqlite3.Connection, record: records.CallDelivered, _owner_id: str) -> int:
     sql = """
         UPDATE async_delegations
@@ -177,6 +185,7 @@ _WRITERS: dict[type[Record], Callable[[sqlite3.Connection, Any, str], int]] = {
     records.CallDispatched: _call_dispatched,
     records.CallCompleted: _call_completed,
     records.CallClaimed: _call_claimed,
+    records.CallReleased: _call_released,
     records.CallDelivered: _call_delivered,
     records.SessionDeleted: _session_deleted,
 }

@@ -38,6 +38,9 @@ _TURN = """
            outcome
     FROM session_admissions
 """
+_CALL = """
+    SELECT delegation_id, result, keyed FROM async_delegations JOIN session_admissions USING (admission_id)
+"""
 
 
 class _Refusal(Exception):  # noqa: N818 - an answer, no error of ours
@@ -185,11 +188,10 @@ def _load(connection: sqlite3.Connection, session_id: str, *, created: bool) -> 
     unsettled = f"{_TURN} WHERE target_session_id = ? AND status != 'terminal' ORDER BY seq"
     turns = connection.execute(unsettled, (session_id,))
     open_turns = [_with_history(connection, _turn(row)) for row in turns.fetchall()]
-    calls = connection.execute(
-        "SELECT delegation_id, result, keyed FROM async_delegations JOIN session_admissions USING (admission_id) "
-        "WHERE session_id = ? AND state = 'completed' AND delivery_state = 'pending' ORDER BY completed_at",
-        (session_id,),
+    pending = (
+        f"{_CALL} WHERE session_id = ? AND state = 'completed' AND delivery_state = 'pending' ORDER BY completed_at"
     )
+    calls = connection.execute(pending, (session_id,))
     return SessionOpened(
         session_id=session_id,
         settings=msgspec.json.decode(settings[0], type=JsonObject),
@@ -197,8 +199,12 @@ def _load(connection: sqlite3.Connection, session_id: str, *, created: bool) -> 
         history=[msgspec.json.decode(text, type=JsonObject) for (text,) in messages],
         queued=[turn for turn in open_turns if turn.status == "queued"],
         unknown=[turn for turn in open_turns if turn.status == "unknown"],
-        ready=[StoredCall(delegation_id=row[0], result=row[1], keyed=bool(row[2])) for row in calls],
+        ready=[_call(row) for row in calls],
     )
+
+
+def _call(row: tuple[Any, ...]) -> StoredCall:
+    return StoredCall(delegation_id=row[0], result=row[1], keyed=bool(row[2]))
 
 
 def _turn(row: tuple[Any, ...]) -> StoredTurn:
@@ -213,10 +219,7 @@ def _with_history(connection: sqlite3.Connection, turn: StoredTurn) -> StoredTur
         "SELECT COALESCE(MAX(number), 0) FROM attempts WHERE admission_id = ? AND receipt_id IS NULL",
         (turn.admission_id,),
     ).fetchone()[0]
-    calls = connection.execute(
-        "SELECT delegation_id FROM async_delegations WHERE claim_token = ? AND delivery_state = 'claimed'",
-        (turn.admission_id,),
-    )
+    calls = connection.execute(f"{_CALL} WHERE claim_token = ? AND delivery_state = 'claimed'", (turn.admission_id,))
     last = connection.execute(
         "SELECT message FROM messages WHERE admission_id = ? ORDER BY seq DESC LIMIT 1", (turn.admission_id,)
     ).fetchone()
@@ -225,7 +228,7 @@ def _with_history(connection: sqlite3.Connection, turn: StoredTurn) -> StoredTur
     return msgspec.structs.replace(
         turn,
         attempts=count,
-        deliveries=[delegation_id for (delegation_id,) in calls],
+        deliveries=[_call(row) for row in calls],
         answer=str(message.get("content") or "") if answered else None,
     )
 

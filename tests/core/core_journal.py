@@ -16,6 +16,7 @@ from fanjoin.supervisor.records import (
     CallCompleted,
     CallDelivered,
     CallDispatched,
+    CallReleased,
     DelegateAccepted,
     ReceiptWritten,
     Record,
@@ -63,6 +64,8 @@ class Journal:
             for key, record in zip(keys, (r for r in persist.records if _key(r)[1]), strict=True):
                 assert key not in self.committed, f"{key} was written twice"
                 self.committed[key] = record
+                if isinstance(record, CallReleased):
+                    del self.committed[key], self.committed["CallClaimed", record.delegation_id]
         else:
             self.refused += 1
         return Recorded(ticket=persist.ticket, error=error)
@@ -76,7 +79,7 @@ def _key(record: Record) -> tuple[str, str]:
             return (type(record).__name__, record.admission_id)
         case AttemptIntended() | AttemptStarted() | AttemptEnded():
             return (type(record).__name__, record.attempt_id)
-        case CallDispatched() | CallCompleted() | CallClaimed() | CallDelivered():
+        case CallDispatched() | CallCompleted() | CallClaimed() | CallReleased() | CallDelivered():
             return (type(record).__name__, record.delegation_id)
         case _:
             return ("", "")
@@ -93,15 +96,15 @@ def _needs(record: Record) -> list[tuple[str, str]]:
             return [("AdmissionStarted", record.admission_id)]
         case AttemptStarted() | AttemptEnded():
             return [("AttemptIntended", record.attempt_id)]
-        case CallCompleted() | CallClaimed() | CallDelivered():
+        case CallCompleted() | CallClaimed() | CallReleased() | CallDelivered():
             return _needs_of_call(record)
         case _:
             return []
 
 
-def _needs_of_call(record: CallCompleted | CallClaimed | CallDelivered) -> list[tuple[str, str]]:
-    before = {CallCompleted: "CallDispatched", CallClaimed: "CallCompleted", CallDelivered: "CallClaimed"}
-    needs = [(before[type(record)], record.delegation_id)]
+def _needs_of_call(record: CallCompleted | CallClaimed | CallReleased | CallDelivered) -> list[tuple[str, str]]:
+    before = {CallCompleted: "CallDispatched", CallClaimed: "CallCompleted"}
+    needs = [(before.get(type(record), "CallClaimed"), record.delegation_id)]
     if not isinstance(record, CallCompleted):
         needs.append(("AdmissionQueued", record.admission_id))
     return needs

@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pytest
@@ -194,3 +195,19 @@ def test_the_drain_time_is_an_end_too(home: DaemonHome) -> None:
         assert home.other("daemon", "stop").returncode == 0
     home.check_daemon_gone()
     home.check_records()
+
+
+def test_several_homes_at_once_over_tcp_and_spawned_agents(home: DaemonHome) -> None:
+    """As where there is neither ``ipc://`` nor fork: each binds before it says where, and nobody else can reach it."""
+    homes = [DaemonHome(home.path.parent / f"home {number}", home.provider) for number in range(4)]
+    for one in homes:
+        one.configure("supervisor: {transport: tcp}\ndelegation: {launcher: spawn}")
+    with ThreadPoolExecutor(4) as pool:
+        told = list(pool.map(DaemonHome.start_daemon, homes))
+    assert len({one["url"] for one in told}) == 4
+    for one in homes:
+        done = one.other("chat", "-Q", "--daemon", "require", "-q", delegate_plan("count a"))
+        assert done.returncode == 0, done.stderr
+        listening = [at.laddr.ip for at in one.process().net_connections("inet") if at.status == "LISTEN"]
+        assert listening == ["127.0.0.1"] * 3
+        one.stop_daemon()

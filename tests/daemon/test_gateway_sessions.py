@@ -1,5 +1,7 @@
 """Sessions and turns over the WebSocket: identities, events, viewers that read slowly, many at once."""
 
+import base64
+import hashlib
 import json
 import socket
 import threading
@@ -217,3 +219,23 @@ def test_a_viewer_that_dies_without_a_word_is_forgotten(daemon: DaemonHome) -> N
                 lost.call("session.resume", session_id=client.session())
                 lost.wire.socket.shutdown(socket.SHUT_RDWR)
         wait_until(lambda: descriptors(process) <= before, "end of the lost connections")
+
+
+def test_images_are_sent_once_and_named_afterwards(daemon: DaemonHome) -> None:
+    """The payload stores the digest; a replay may send it alone; bytes that are not what they say are refused."""
+    data = b"\x89PNG\r\n\x1a\n" + bytes(64)
+    image = {"media_type": "image/png", "sha256": hashlib.sha256(data).hexdigest()}
+    whole = image | {"data": base64.b64encode(data).decode()}
+    with daemon.client() as client:
+        said = {"session_id": client.session(), "input_id": "seen", "text": "look", "finite": True}
+        with pytest.raises(RefusedError, match="invalid_params"):
+            client.call("prompt.submit", **said, images=[image])
+        with pytest.raises(RefusedError, match="invalid_params"):
+            client.call("prompt.submit", **said, images=[whole | {"sha256": "0" * 64}])
+        client.call("prompt.submit", **said, images=[whole])
+        client.event("message.complete")
+        assert client.call("prompt.submit", **said, images=[image])["status"] == "terminal"
+        with pytest.raises(RefusedError, match="admission_conflict"):
+            client.call("prompt.submit", **said)
+    [(stored,)] = daemon.rows("SELECT payload_json FROM session_admissions")
+    assert json.loads(stored)["images"] == [image]
