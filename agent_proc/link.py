@@ -16,6 +16,7 @@ import time
 import traceback
 from _thread import start_new_thread
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
@@ -53,14 +54,28 @@ _JOIN = "j_"
 
 
 class Link:
-    """One agent's connection. ``send``, ``welcome``, ``join`` and ``finish`` are for the loop's thread."""
+    """One agent's connection. ``send``, ``welcome``, ``join`` and ``finish`` are for the loop's thread.
 
-    def __init__(self, bootstrap: AgentBootstrap, account: Account, commands: Commands) -> None:
+    Args:
+        bootstrap: who this process is.
+        account: what it has to show when it is cancelled.
+        commands: what its tools started, which ends with it.
+        stop: called instead, from the link's thread, where the work itself has to end and to say how.
+    """
+
+    def __init__(
+        self,
+        bootstrap: AgentBootstrap,
+        account: Account,
+        commands: Commands | None = None,
+        stop: Callable[[Cancel], None] | None = None,
+    ) -> None:
         self._who = {"run_id": bootstrap.run_id, "attempt_id": bootstrap.attempt_id}
         self._nonce = bootstrap.nonce
         self._endpoints = bootstrap.endpoints
         self._account = account
-        self._commands = commands
+        self._commands = commands or Commands()
+        self._stop = stop
         self._codec = agent_side(bootstrap.endpoints.spool)
         self._outbox: deque[tuple[bytes, Result | None]] = deque()
         self._inbox: queue.SimpleQueue[AgentTask | Joined] = queue.SimpleQueue()
@@ -211,6 +226,9 @@ class Link:
     def _cancel(self, cancel: Cancel, dealer: zmq.Socket[bytes]) -> None:
         self._send_outbox(dealer)  # what the loop said before
         if self._result:
+            return
+        if self._stop:
+            self._stop(cancel)
             return
         account = self._account
         account.stop()

@@ -1,5 +1,6 @@
 """What the zygote does before it freezes: load everything that an agent needs, late imports included."""
 
+import importlib
 import io
 import socket
 from collections.abc import Iterator
@@ -33,6 +34,8 @@ def rehearse() -> Iterator[None]:
         _open_link()
         yield
     _load_other_formats()
+    yield
+    importlib.import_module("fanjoin.agent_proc.worker")  # the entry of delegates whose work a program does
     yield
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _COMMANDS = {
     "chat": ("fanjoin.cli.chat:chat_command", "Run one turn and print its answer."),
     "run": ("fanjoin.cli.chat:run_command", "chat --oneshot with the prompt as an argument."),
+    "delegate": ("fanjoin.cli.delegate:delegate_command", "Run many tasks at once without a parent model."),
     "demo": ("fanjoin.cli.demo:demo_command", "Fan out over documents without a key or a network."),
     "ps": ("fanjoin.cli.listing:ps_command", "List delegates that are queued or running."),
     "receipts": ("fanjoin.cli.listing:receipts_command", "List or show how delegates ended."),

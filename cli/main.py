@@ -10,7 +10,7 @@ from fanjoin.cli.signals import Interrupts
 if TYPE_CHECKING:
     from fanjoin.client.core_process import CoreProcess
 
-_RUNS = ("chat", "run")
+_RUNS = ("chat", "run", "delegate")
 _HELP = ("--help", "-h")
 
 
@@ -25,12 +25,19 @@ def main() -> None:
     streams.repair()
     interrupts = Interrupts()
     core = None
-    if arguments and arguments[0] in _RUNS and not set(_HELP) & set(arguments):
+    if _runs(arguments):
         interrupts.listen()
         core = _early_core(arguments)
     from fanjoin.cli.app import run
 
     sys.exit(run(arguments, core, interrupts))
+
+
+def _runs(arguments: list[str]) -> bool:
+    """Say whether these arguments start processes, as far as that shows without parsing them."""
+    if not arguments or arguments[0] not in _RUNS or set(_HELP) & set(arguments):
+        return False
+    return arguments[0] != "delegate" or "--dry-run" not in arguments
 
 
 def _early_core(arguments: list[str]) -> "CoreProcess":

@@ -81,14 +81,14 @@ def _require_a_reader_that_left(error: OSError) -> None:
     raise RunError(f"Standard output cannot be written: {error.strerror}. What came of the run is recorded.") from error
 
 
-def complain(text: str) -> None:
+def complain(text: str, end: str = "\n") -> None:
     """Write a line to standard error, if there is one."""
     stream = sys.stderr
     if stream is None:
         return
     encoding = stream.encoding or "utf-8"
     try:
-        stream.write(text.encode(encoding, "replace").decode(encoding, "replace") + "\n")
+        stream.write(text.encode(encoding, "replace").decode(encoding, "replace") + end)
         stream.flush()
     except OSError:
         _silence(stream)

@@ -14,9 +14,9 @@ from fanjoin.cli.exit_codes import exit_code
 from fanjoin.cli.output import JsonOutput, TextOutput, result_object
 from fanjoin.cli.signals import InterruptedRunError
 from fanjoin.client.core_process import CoreProcess
+from fanjoin.client.depth import refuse_below_an_agent
 from fanjoin.client.run import Run
 from fanjoin.ipc.config import Flags, Resolved, load_config, resolve, with_local_server
-from fanjoin.ipc.environment import DEPTH
 from fanjoin.ipc.errors import FanjoinError, OwnerLostError, UserError
 from fanjoin.ipc.ids import REQUEST, new_id
 from fanjoin.ipc.messages import CancelTurn, Submit, TurnDone
@@ -105,7 +105,7 @@ class _TurnRun:
 
     def _failure(self, error: FanjoinError) -> TurnDone:
         """Return the end of a turn that could not tell its own; only a lost one may be worth another try."""
-        status, reason = _end_of(error)
+        status, reason = end_of(error)
         return TurnDone(
             session_id=self._run.session_id if self._run else "",
             admission_id=self._run.admission_id if self._run else "",
@@ -124,10 +124,10 @@ class _TurnRun:
         resolved = resolve(load_config(core.home), os.environ, Flags(**self._options.turn_flags()))
         for warning in resolved.warnings:
             streams.complain(f"warning: {warning}")
-        _refuse_below_an_agent(resolved.turn)
+        refuse_below_an_agent(resolved.turn, os.environ)
         with ExitStack() as stack:
             with self._interrupts.raising():
-                settings = _with_local_model(resolved, stack)
+                settings = with_local_model(resolved, stack)
             return self._follow(core, self._submission(text, settings), resolved)
 
     def _submission(self, text: str, settings: TurnSettings) -> Submit:
@@ -172,7 +172,7 @@ class _TurnRun:
         return None
 
 
-def _end_of(error: FanjoinError) -> tuple[str, str]:
+def end_of(error: FanjoinError) -> tuple[str, str]:
     """Return the status and the reason of a turn that ended by an error of ours."""
     if isinstance(error, OwnerLostError):
         return "lost", "owner_lost"
@@ -181,17 +181,8 @@ def _end_of(error: FanjoinError) -> tuple[str, str]:
     return "failed", "usage" if isinstance(error, UserError) else "failed"
 
 
-def _refuse_below_an_agent(settings: TurnSettings) -> None:
-    """Keep an agent from getting around the depth limit through our own command line."""
-    depth = os.environ.get(DEPTH, "")
-    if depth.isdigit() and int(depth) + 1 > settings.limits.max_spawn_depth:
-        raise UserError(
-            f"This command was started by an agent at depth {depth}, and delegation.max_spawn_depth is "
-            f"{settings.limits.max_spawn_depth}: it may not start a run of its own."
-        )
-
-
-def _with_local_model(resolved: Resolved, stack: ExitStack) -> TurnSettings:
+def with_local_model(resolved: Resolved, stack: ExitStack) -> TurnSettings:
+    """Return the settings of a turn, with the local model started where they ask for it; the stack ends it."""
     if not resolved.needs_local_server:
         return resolved.turn
     from fanjoin.client.local_model import start_local_model

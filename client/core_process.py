@@ -104,6 +104,8 @@ class CoreProcess:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             self.kill()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
 
     def kill(self) -> None:
         """End the supervisor by force; the zygote ends what it leaves."""

@@ -5,17 +5,45 @@ from collections.abc import Callable
 from fanjoin.client.core_process import CoreProcess
 from fanjoin.client.viewer import Viewer
 from fanjoin.client.wake import Wake
-from fanjoin.ipc.bootstrap import CoreBootstrap
+from fanjoin.ipc.bootstrap import CoreBootstrap, CoreReady
 from fanjoin.ipc.errors import FanjoinError, OwnerLostError, RunError, UserError
 from fanjoin.ipc.messages import Accepted, CancelTurn, Event, Ping, Refused, Submit, ToViewer, TurnDone
 from fanjoin.ipc.settings import SupervisorSettings
 
 AGENT_ENTRY = "fanjoin.agent_proc.main:run"
+WORKER_ENTRY = "fanjoin.agent_proc.worker:run"
 OWNER = "owner"
 BEAT_SECONDS = 1.0
 CLOSE_SECONDS = 20.0
 
 Told = Accepted | Event
+
+
+def begin(core: CoreProcess, settings: SupervisorSettings, submit: Submit | None = None) -> CoreReady:
+    """Let a supervisor serve, and say where it listens.
+
+    Args:
+        core: its process.
+        settings: its own.
+        submit: its one turn, or None when turns will be submitted.
+
+    Raises:
+        UserError, RunError: it cannot run here.
+        OwnerLostError: it died.
+    """
+    bootstrap = CoreBootstrap(
+        home=str(core.home),
+        instance_id=core.instance_id,
+        owned=True,
+        agent_entry=AGENT_ENTRY,
+        worker_entry=WORKER_ENTRY,
+        settings=settings,
+        submit=submit,
+    )
+    ready = core.begin(bootstrap)
+    if ready.error:
+        raise (UserError if ready.exit_code == UserError.exit_code else RunError)(ready.error)
+    return ready
 
 
 class Run:
@@ -53,18 +81,7 @@ class Run:
             UserError, RunError: the supervisor cannot run here, or refused the turn.
             OwnerLostError: it died or stopped answering.
         """
-        ready = self._core.begin(
-            CoreBootstrap(
-                home=str(self._core.home),
-                instance_id=self._core.instance_id,
-                owned=True,
-                agent_entry=AGENT_ENTRY,
-                settings=self._settings,
-                submit=self._submit,
-            )
-        )
-        if ready.error:
-            raise (UserError if ready.exit_code == UserError.exit_code else RunError)(ready.error)
+        ready = begin(self._core, self._settings, self._submit)
         viewer = Viewer(ready.endpoints, OWNER)
         try:
             with Wake() as wake:

@@ -46,7 +46,8 @@ class AgentBootstrap(Struct, frozen=True, kw_only=True):
 class CoreBootstrap(Struct, frozen=True, kw_only=True):
     """What a supervisor process needs; the pipe is its viewer's lifeline when ``owned``.
 
-    ``agent_entry`` is the ``module:function`` that runs in each agent process. ``submit`` is the run's one turn.
+    ``agent_entry`` is the ``module:function`` that runs in each agent process, ``worker_entry`` the one for delegates
+    whose work a program does. ``submit`` is the run's one turn.
     """
 
     home: str
@@ -54,6 +55,7 @@ class CoreBootstrap(Struct, frozen=True, kw_only=True):
     owned: bool
     agent_entry: str
     settings: SupervisorSettings
+    worker_entry: str = ""
     submit: Submit | None = None
 
 

@@ -12,7 +12,14 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from fanjoin.ipc.settings import ApprovalSettings, DelegationLimits, ModelLimits, TerminalSettings, TurnSettings
+from fanjoin.ipc.settings import (
+    ApprovalSettings,
+    DelegationLimits,
+    ModelLimits,
+    TerminalSettings,
+    TurnSettings,
+    Worker,
+)
 
 PROTOCOL_VERSION = 1
 
@@ -53,6 +60,20 @@ class TaskSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     route: str = ""
 
 
+class DirectTask(TaskSpec, frozen=True, kw_only=True, omit_defaults=True):
+    """A task that comes from its user and not from a model, with what only a user may set.
+
+    ``task_id`` is unique within its turn and ``digest`` tells the same task again in a later run. ``cwd`` is an
+    absolute path, empty for the turn's own; ``timeout_seconds`` 0 means the configured one; ``env`` is never written.
+    """
+
+    task_id: str
+    digest: str = ""
+    cwd: str = ""
+    timeout_seconds: float = 0.0
+    env: dict[str, str] = field(default_factory=dict)
+
+
 class CallRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One ``delegate_task`` call of an assistant message; ``tool_call_id`` is the model's own."""
 
@@ -72,7 +93,8 @@ class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How an agent's work ended, by its own account.
 
     ``status`` and ``reason`` are words of the contract (section 4); ``reason`` is empty when completed. ``text`` is
-    the final answer, ``partial_text`` what there was of it when the agent did not complete.
+    the final answer, ``partial_text`` what there was of it when the agent did not complete. ``exit_code`` and
+    ``exit_signal`` tell how the program ended that did the work, where that decided the status.
     """
 
     status: str
@@ -86,6 +108,8 @@ class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
     output: JsonObject | None = None
     summary_truncated: bool = False
     summary_path: str = ""
+    exit_code: int | None = None
+    exit_signal: str | None = None
 
 
 class AgentTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -95,6 +119,7 @@ class AgentTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
     of the chat-completions API; ``max_steps`` bounds the model calls. Paths are absolute. ``summary_path`` is where
     the whole of an answer goes that is longer than ``share_chars``, its share of what its parent can take. ``refused``
     names the parts of requests that the endpoint is known to refuse. ``rules`` are the project's; the agent reads them.
+    ``task_id``, ``env`` and ``worker`` are those of a ``DirectTask``.
     """
 
     owner_id: str
@@ -123,6 +148,9 @@ class AgentTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
     model_limits: ModelLimits = field(default_factory=ModelLimits)
     refused: tuple[str, ...] = ()
     rules: str = ""
+    task_id: str = ""
+    env: dict[str, str] = field(default_factory=dict)
+    worker: Worker | None = None
 
 
 # --- agent -> supervisor -------------------------------------------------------------------------------------------
@@ -233,7 +261,8 @@ class Attach(Struct, frozen=True, kw_only=True, tag="attach"):
 class Submit(Struct, frozen=True, kw_only=True, tag="submit"):
     """One turn. ``payload_json`` is the submission as it will be stored: no key of any provider is in it.
 
-    ``session_id`` empty means a new session. ``request_id`` is unique per principal and session.
+    ``session_id`` empty means a new session. ``request_id`` is unique per principal and session. A turn with
+    ``tasks`` has no root agent: they are its delegates, and it is over when all of them are.
     """
 
     request_id: str
@@ -246,6 +275,7 @@ class Submit(Struct, frozen=True, kw_only=True, tag="submit"):
     source: str = "cli"
     title: str = ""
     images: list[JsonObject] = field(default_factory=list)
+    tasks: list[DirectTask] = field(default_factory=list)
 
 
 class CancelTurn(Struct, frozen=True, kw_only=True, tag="cancel_turn"):
@@ -297,7 +327,9 @@ class TurnDone(Struct, frozen=True, kw_only=True, tag="turn_done", omit_defaults
     """The turn's end. ``recorded`` is false when the database refused it: the answer is true, but not kept.
 
     ``status`` is ``completed``, ``failed``, ``crashed``, ``timeout``, ``cancelled`` or ``lost``; ``results`` are the
-    entries of every call of the turn (contract section 4); ``cost`` is there when prices are configured.
+    entries of every call of the turn (contract section 4); ``cost`` is there when prices are configured. Those of a
+    turn without a root agent are not repeated here: each was told once, in its ``delegation.completed``, and lies in
+    ``receipts``.
     """
 
     session_id: str

@@ -95,8 +95,27 @@ class Price(Struct, frozen=True, kw_only=True, omit_defaults=True):
     cached: float | None = None
 
 
+class Worker(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A program that does the work of delegates instead of our own agent.
+
+    ``command`` is its argument list, which no shell reads; ``env`` what it sees besides the allow-list. ``output``
+    says how its standard output is read: ``text``, ``json`` (one object) or ``last-line-json``, of which
+    ``result_key`` names the member that is the result. ``context_first``: it knows nothing of our variables, so a
+    task's context goes before the goal on its standard input.
+    """
+
+    command: tuple[str, ...]
+    env: dict[str, str] = field(default_factory=dict)
+    output: str = "text"
+    result_key: str = "result"
+    context_first: bool = False
+
+
 class TurnSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Everything that one turn runs with. It holds keys: it is sent, and never written anywhere."""
+    """Everything that one turn runs with. It holds keys: it is sent, and never written anywhere.
+
+    ``max_failures`` ends a turn of given tasks when so many of them did not complete, 0 = never.
+    """
 
     endpoint: Endpoint
     delegate_endpoint: Endpoint
@@ -114,6 +133,8 @@ class TurnSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     terminal: TerminalSettings = field(default_factory=TerminalSettings)
     approvals: ApprovalSettings = ApprovalSettings()
     prices: dict[str, Price] = field(default_factory=dict)
+    worker: Worker | None = None
+    max_failures: int = 0
 
 
 class SupervisorSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):

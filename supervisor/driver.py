@@ -72,6 +72,7 @@ class Driver:
         self._run_id = bootstrap.instance_id
         self._folder = folder
         self._entry = bootstrap.agent_entry
+        self._worker_entry = bootstrap.worker_entry
         self._events: deque[CoreEvent] = deque()
         self._busy = False
         self._processes: dict[str, _Process] = {}
@@ -227,7 +228,7 @@ class Driver:
             run_id=self._run_id,
             attempt_id=effect.attempt_id,
             nonce=nonce,
-            entry=self._entry,
+            entry=self._worker_entry if effect.worker else self._entry,
             depth=effect.depth,
             endpoints=self._sockets.endpoints,
             endpoint=effect.endpoint,

@@ -2,6 +2,8 @@
 
 import os
 
+from msgspec.structs import replace
+
 from fanjoin.agent_proc.reporter import Reporter
 from fanjoin.agent_proc.tools import Tool, Toolbox
 from fanjoin.agent_proc.toolsets.approvals import Approvals
@@ -23,7 +25,8 @@ def toolbox(task: AgentTask, commands: Commands, reporter: Reporter) -> Toolbox:
     if task.cwd and "files" in task.toolsets:
         tools += _files(Workspace(task.cwd, os.environ.get("FANJOIN_HOME", "")), approvals)
     if task.cwd and "terminal" in task.toolsets:
-        shell = Shell(task.cwd, task.terminal, commands, background, reporter.sign)
+        terminal = replace(task.terminal, environment=task.terminal.environment | task.env)
+        shell = Shell(task.cwd, terminal, commands, background, reporter.sign)
         tools += [RunCommand(shell, approvals), CheckCommand(shell)]
     return Toolbox(tools, background, reporter.notice)
 

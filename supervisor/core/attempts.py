@@ -5,7 +5,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from fanjoin.ipc.ids import attempt_id
-from fanjoin.ipc.messages import AgentTask, Cancel, Outcome, Welcome
+from fanjoin.ipc.messages import AgentTask, Cancel, DirectTask, Outcome, Welcome
 from fanjoin.ipc.paths import summary_file, transcript_file
 from fanjoin.ipc.settings import TerminalSettings
 from fanjoin.supervisor.core.budget import share
@@ -71,6 +71,7 @@ def _launch(state: State, attempt: Attempt) -> None:
             depth=attempt.work.depth,
             endpoint=attempt.work.endpoint,
             memory_limit_mb=limits.memory_limit_mb if attempt.work.depth else 0,
+            worker=bool(attempt.work.depth and attempt.work.turn.submit.settings.worker),
         )
     )
     if isinstance(attempt.work, Delegate):
@@ -115,11 +116,20 @@ def hello(state: State, attempt: Attempt) -> None:
     if attempt.intent is not None:
         state.stop(attempt, hard=True)
         return
-    limits = attempt.work.turn.submit.settings.limits
-    if attempt.work.depth and limits.child_timeout_seconds:
-        state.timers.set(attempt.attempt_id, "timeout", state.now + limits.child_timeout_seconds)
+    seconds, _ = _time_limit(attempt.work)
+    if seconds:
+        state.timers.set(attempt.attempt_id, "timeout", state.now + seconds)
     watch_stall(state, attempt)
     state.send(attempt, Welcome(task=task_of(state, attempt.work)))
+
+
+def _time_limit(work: Work) -> tuple[float, str]:
+    """Return how many seconds some work may take (0: any), and who says so."""
+    if not isinstance(work, Delegate):
+        return 0.0, ""
+    if isinstance(work.spec, DirectTask) and work.spec.timeout_seconds:
+        return work.spec.timeout_seconds, "the timeout of its task"
+    return work.turn.submit.settings.limits.child_timeout_seconds, "delegation.child_timeout_seconds"
 
 
 def watch_stall(state: State, attempt: Attempt) -> None:
@@ -134,6 +144,7 @@ def task_of(state: State, work: Work) -> AgentTask:
     submit = work.turn.submit
     settings = submit.settings
     delegate = work if isinstance(work, Delegate) else None
+    direct = delegate.spec if delegate and isinstance(delegate.spec, DirectTask) else DirectTask(goal="", task_id="")
     toolsets = settings.delegate_toolsets if delegate else settings.toolsets
     if delegate and delegate.spec.role == "orchestrator":
         toolsets = (*toolsets, "delegation")
@@ -153,7 +164,7 @@ def task_of(state: State, work: Work) -> AgentTask:
         route_notes={name: route.description for name, route in settings.routes.items()},
         max_steps=settings.limits.max_iterations if delegate else settings.max_turns,
         max_tokens_total=settings.max_tokens_total,
-        cwd=settings.cwd,
+        cwd=direct.cwd or settings.cwd,
         ignore_rules=settings.ignore_rules,
         transcript_path=str(transcript_file(state.home, work.work_id)),
         summary_path=str(summary_file(state.home, work.work_id)),
@@ -163,6 +174,9 @@ def task_of(state: State, work: Work) -> AgentTask:
         limits=settings.limits,
         model_limits=settings.model_limits,
         refused=state.refused.get((work.endpoint.base_url, work.endpoint.model), ()),
+        task_id=direct.task_id,
+        env=direct.env,
+        worker=settings.worker if delegate else None,
     )
 
 
@@ -175,9 +189,11 @@ def saved(state: State, attempt: Attempt, outcome: Outcome) -> None:
     intent = attempt.intent
     if intent is not None and outcome.status != "completed":
         partial = outcome.partial_text or attempt.work.partial
-        attempt.work.usage, attempt.work.steps, attempt.work.trace = outcome.usage, outcome.steps, outcome.trace
-        attempt.work.partial = partial
+        attempt.work.use(outcome.usage)
+        attempt.work.steps, attempt.work.trace, attempt.work.partial = outcome.steps, outcome.trace, partial
         outcome = from_intent(attempt.work, intent)
+    elif outcome.exit_code is not None or outcome.exit_signal is not None:
+        attempt.work.end = Exit(code=outcome.exit_code, signal=outcome.exit_signal)
     finish(state, attempt.work, outcome)
 
 
@@ -221,9 +237,8 @@ def due(state: State, attempt: Attempt, kind: str) -> None:
             attempt.intent = attempt.intent or Intent(status="failed", reason="spawn_failed", message=message)
             force(state, attempt)
         case "timeout":
-            message = (
-                f"The delegate ran longer than delegation.child_timeout_seconds ({limits.child_timeout_seconds:g})."
-            )
+            seconds, source = _time_limit(attempt.work)
+            message = f"The delegate ran longer than {source} ({seconds:g})."
             cancel(state, attempt.work, Intent(status="timeout", reason="child_timeout", message=message))
         case "stall":
             message = f"No progress at all for delegation.stall_seconds ({limits.stall_seconds:g})."
@@ -299,6 +314,8 @@ def _end(state: State, attempt: Attempt, cause: str) -> None:
 
 def _close(state: State, attempt: Attempt) -> None:
     attempt.phase = "closed"
+    if attempt.work.attempt is attempt:
+        attempt.work.attempt = None  # they would keep each other in memory
     state.timers.clear(attempt.attempt_id, *_DEADLINES)
     attempt.work.turn.holders.discard(attempt.attempt_id)
     state.attempts.pop(attempt.attempt_id, None)

@@ -19,20 +19,16 @@ def cost_of(usage: Usage, price: Price) -> float:
 
 def costs(work: Work, prices: Mapping[str, Price]) -> JsonObject:
     """Return ``cost`` and ``cost_total`` (with everything below) of work; None where a model has no price."""
-    return {"cost": _rounded(_own(work, prices)), "cost_total": _rounded(_total(work, prices))}
+    own = {work.endpoint.model: work.usage}
+    return {"cost": _rounded(_sum(own, prices)), "cost_total": _rounded(_sum(work.usage_by_model(), prices))}
 
 
-def _own(work: Work, prices: Mapping[str, Price]) -> float | None:
-    price = prices.get(work.endpoint.model)
-    if price is None:
-        return None if work.usage != Usage() else 0.0
-    return cost_of(work.usage, price)
-
-
-def _total(work: Work, prices: Mapping[str, Price]) -> float | None:
-    parts = [_own(work, prices), *(_total(child, prices) for child in work.children)]
-    known = [part for part in parts if part is not None]
-    return sum(known) if len(known) == len(parts) else None
+def _sum(used: Mapping[str, Usage], prices: Mapping[str, Price]) -> float | None:
+    """Return the cost of what models used; None where one that was asked has no price."""
+    asked = {model: usage for model, usage in used.items() if usage != Usage()}
+    if not all(model in prices for model in asked):
+        return None
+    return sum(cost_of(usage, prices[model]) for model, usage in asked.items())
 
 
 def _rounded(cost: float | None) -> float | None:

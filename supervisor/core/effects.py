@@ -15,12 +15,13 @@ class Persist(Struct, frozen=True, kw_only=True):
 
 
 class Launch(Struct, frozen=True, kw_only=True):
-    """Start a process for an attempt; its intent is committed."""
+    """Start a process for an attempt; its intent is committed. ``worker``: a program does its work."""
 
     attempt_id: str
     depth: int
     endpoint: Endpoint
     memory_limit_mb: int
+    worker: bool = False
 
 
 class Send(Struct, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from fanjoin.ipc.messages import Outcome, ResultAck
+from fanjoin.ipc.messages import Outcome, ResultAck, Usage
 from fanjoin.supervisor.core import entries
 from fanjoin.supervisor.core.cost import costs
 from fanjoin.supervisor.core.model import Delegate, Intent, Join, Turn, Work
@@ -32,13 +32,16 @@ def finish(state: State, work: Work, outcome: Outcome) -> None:
         return
     work.outcome = outcome
     work.ended_at = state.now
-    work.usage = outcome.usage
+    work.use(outcome.usage)
     work.steps = outcome.steps
+    if work.children:
+        state.orphaning.append(work)
     if isinstance(work, Delegate):
         _finish_delegate(state, work, outcome)
 
 
 def _finish_delegate(state: State, delegate: Delegate, outcome: Outcome) -> None:
+    delegate.turn.failures += outcome.status not in {"completed", "cancelled"}
     delegate.entry = entries.entry(delegate, outcome, state.now)
     state.persist([entries.receipt(delegate, outcome, state.wall)], _receipt_committed(state, delegate))
 
@@ -47,11 +50,31 @@ def _receipt_committed(state: State, delegate: Delegate) -> Callable[[str | None
     def committed(error: str | None, _: dict[str, int]) -> None:
         _note_commit(state, delegate, error)
         state.announce(delegate.turn, "delegation.completed", entry=delegate.entry)
-        join = delegate.call.join
-        if join is not None and join.complete:
-            resume(join)
+        _leave(state, delegate)
 
     return committed
+
+
+def _leave(state: State, delegate: Delegate) -> None:
+    """Forget a delegate that is over, and let its parent go on when it was the last one of a join."""
+    state.delegates.pop(delegate.work_id, None)
+    delegate.turn.delegates.pop(delegate.work_id, None)
+    _fold(delegate)
+    join = delegate.call.join
+    if join is not None:
+        join.open -= 1
+        if join.complete:
+            resume(join)
+
+
+def _fold(work: Work) -> None:
+    """Count into its parent what a delegate used that is over, once nothing below it can use more."""
+    while isinstance(work, Delegate) and work.over and not work.children:
+        parent = work.parent
+        for model, usage in work.usage_by_model().items():
+            parent.below[model] = parent.below.get(model, Usage()) + usage
+        del parent.children[work.work_id]
+        work = parent
 
 
 def _note_commit(state: State, work: Work, error: str | None) -> None:
@@ -81,9 +104,13 @@ def resume(join: Join) -> None:
 
 
 def settle(state: State, turn: Turn) -> None:
-    """End a turn whose root has ended and whose delegates are all recorded."""
+    """End a turn whose root, if it has one, has ended and whose delegates are all recorded."""
+    if turn.delegates or turn.closing:
+        return
+    if turn.rootless and turn.begun:
+        finish(state, turn, Outcome(status="completed"))
     outcome = turn.outcome
-    if turn.closing or outcome is None or not all(delegate.over for delegate in turn.delegates):
+    if outcome is None:
         return
     turn.closing = True
     state.timers.clear(turn.admission_id, "deadline")
@@ -106,7 +133,7 @@ def _stored(turn: Turn, outcome: Outcome) -> dict[str, object]:
         "steps": outcome.steps,
         "usage": entries.builtins(turn.usage),
         "usage_total": entries.builtins(turn.usage_total()),
-        "delegates": len(turn.delegates),
+        "delegates": turn.accepted,
     }
 
 

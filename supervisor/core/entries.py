@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from fanjoin.ipc.messages import JsonObject, Outcome, TurnDone, Usage
+from fanjoin.ipc.messages import DirectTask, JsonObject, Outcome, TurnDone, Usage
 from fanjoin.ipc.paths import transcript_file
 from fanjoin.supervisor.core.budget import fitted
 from fanjoin.supervisor.core.cost import costs
@@ -45,7 +45,7 @@ def entry(delegate: Delegate, outcome: Outcome, now: float) -> JsonObject:
         told |= costs(delegate, prices)
     if outcome.summary_truncated:
         told |= {"summary_truncated": True, "summary_path": outcome.summary_path}
-    return told
+    return {"id": delegate.spec.task_id, **told} if isinstance(delegate.spec, DirectTask) else told
 
 
 def _exit(delegate: Delegate) -> JsonObject | None:

@@ -76,7 +76,9 @@ class Core:
         state.now, state.wall = now, wall
         self._dispatch(event)
         for turn in list(state.turns.values()):
-            turns.cancel_orphans(state, turn)
+            turns.bound_failures(state, turn)
+        turns.cancel_orphans(state)
+        for turn in list(state.turns.values()):
             settle(state, turn)
             if turn.done:
                 turns.release(state, turn)
@@ -146,7 +148,7 @@ class Core:
             return
         attempts.watch_stall(self.state, attempt)
         work.steps = message.step
-        work.usage = message.usage or work.usage
+        work.use(message.usage or work.usage)
         if message.refused:
             self.state.refused[work.endpoint.base_url, work.endpoint.model] = message.refused
         work.trace = [*work.trace, *message.trace][-TRACE_ENTRIES:]

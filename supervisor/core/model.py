@@ -51,6 +51,7 @@ class Work(Struct, kw_only=True, eq=False):
     """What a turn and a delegate have in common: something that processes are started for until it ended.
 
     ``outcome`` is set once. ``durable`` says that it is committed, ``unrecorded`` why the store refused it for good.
+    ``children`` are those of its delegates that count separately yet; ``below`` is what all others used, by model.
     """
 
     work_id: str
@@ -70,7 +71,8 @@ class Work(Struct, kw_only=True, eq=False):
     usage: Usage = Usage()
     trace: list[ToolTrace] = field(default_factory=list)
     join: "Join | None" = None
-    children: list["Delegate"] = field(default_factory=list)
+    children: dict[str, "Delegate"] = field(default_factory=dict)
+    below: dict[str, Usage] = field(default_factory=dict)
 
     @property
     def turn(self) -> "Turn":
@@ -82,18 +84,32 @@ class Work(Struct, kw_only=True, eq=False):
         """Say whether nobody has to wait for this any more."""
         return self.durable or bool(self.unrecorded)
 
+    def use(self, usage: Usage) -> None:
+        """Note what this has used by now, in all, and count it for the turn."""
+        self.turn.tokens += usage.input_tokens + usage.output_tokens
+        self.turn.tokens -= self.usage.input_tokens + self.usage.output_tokens
+        self.usage = usage
+
     def usage_total(self) -> Usage:
         """Return the usage of this and of everything below it."""
-        total = self.usage
-        for child in self.children:
-            total = total + child.usage_total()
-        return total
+        return sum(self.usage_by_model().values(), Usage())
+
+    def usage_by_model(self) -> dict[str, Usage]:
+        """Return the usage of this and of everything below it, by the name of the model."""
+        parts = [(self.endpoint.model, self.usage), *self.below.items()]
+        for child in self.children.values():
+            parts += child.usage_by_model().items()
+        used: dict[str, Usage] = {}
+        for model, usage in parts:
+            used[model] = used.get(model, Usage()) + usage
+        return used
 
 
 class Delegate(Work, kw_only=True, eq=False):
     """One child of a call; ``work_id`` is its receipt_id."""
 
     turn: "Turn"
+    parent: Work
     call: "Call"
     index: int
     spec: TaskSpec
@@ -115,24 +131,26 @@ class Call(Struct, kw_only=True, eq=False):
 
 
 class Join(Struct, kw_only=True, eq=False):
-    """The calls of one assistant message; its parent waits until each of their delegates is recorded."""
+    """The calls of one assistant message; its parent waits until none of their delegates is ``open``."""
 
     join_id: str
     parent: Work
     calls: list[Call]
+    open: int = 0
 
     @property
     def complete(self) -> bool:
         """Say whether nothing is left to wait for."""
-        return all(delegate.over for call in self.calls for delegate in call.delegates)
+        return not self.open
 
 
 class Turn(Work, kw_only=True, eq=False):
-    """One submission and everything below it; the process of the turn itself is its root agent.
+    """One submission and everything below it; the process of the turn itself is its root agent, if it has one.
 
-    ``work_id`` is its admission_id. ``waiting`` are delegates without a process, ``resuming`` those whose join is
-    complete and that need a slot to go on, ``holders`` the attempts that hold one. ``budget`` says which budget is used
-    up, once one is.
+    ``work_id`` is its admission_id. ``delegates`` are those that are not over, of the ``accepted`` ones; ``failures``
+    counts those that did not complete, ``tokens`` what all agents used. ``waiting`` are delegates without a process,
+    ``resuming`` those whose join is complete and that need a slot to go on, ``holders`` the attempts that hold one.
+    ``budget`` says which budget is used up, once one is.
     """
 
     session_id: str
@@ -143,8 +161,12 @@ class Turn(Work, kw_only=True, eq=False):
     resuming: deque[Work] = field(default_factory=deque)
     holders: set[str] = field(default_factory=set)
     calls: list[Call] = field(default_factory=list)
-    delegates: list[Delegate] = field(default_factory=list)
+    delegates: dict[str, Delegate] = field(default_factory=dict)
+    accepted: int = 0
+    failures: int = 0
     grace: float = 4.0
+    begun: bool = False
+    tokens: int = 0
     budget: str = ""
     closing: bool = False
     done: bool = False
@@ -153,6 +175,11 @@ class Turn(Work, kw_only=True, eq=False):
     def turn(self) -> "Turn":
         """Return the turn itself."""
         return self
+
+    @property
+    def rootless(self) -> bool:
+        """Say whether the turn has no agent of its own, only the tasks that it was given."""
+        return bool(self.submit.tasks)
 
     @property
     def admission_id(self) -> str:

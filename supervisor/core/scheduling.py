@@ -13,7 +13,7 @@ def schedule(state: State) -> None:
         while turn.resuming and (turn.resuming[0].depth == 0 or _slot_free(turn)):
             _resume(state, turn, turn.resuming.popleft())
     while chosen := _next(state):
-        if chosen.attempts:
+        if chosen.begun:
             attempt = attempts.start(state, chosen.waiting.popleft())
             chosen.holders.add(attempt.attempt_id)
         else:

@@ -7,7 +7,7 @@ from pathlib import Path
 from fanjoin.ipc.ids import NewId
 from fanjoin.ipc.messages import Event, JsonObject, ToAgent, ToViewer
 from fanjoin.supervisor.core.effects import Effect, Persist, Send, Stop, Tell
-from fanjoin.supervisor.core.model import Attempt, Delegate, Turn
+from fanjoin.supervisor.core.model import Attempt, Delegate, Turn, Work
 from fanjoin.supervisor.core.timers import Timers
 from fanjoin.supervisor.records import Record
 
@@ -35,6 +35,7 @@ class State:
         self.queues: dict[str, deque[Turn]] = {}
         self.delegates: dict[str, Delegate] = {}
         self.attempts: dict[str, Attempt] = {}
+        self.orphaning: list[Work] = []
         self.launch_failures: deque[float] = deque()
         self.refused: dict[tuple[str, str], tuple[str, ...]] = {}
         """What endpoints were found to refuse, by URL and model: each agent is told, so that none has to find out."""

@@ -2,12 +2,13 @@
 
 import hashlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from fanjoin.ipc import ids
-from fanjoin.ipc.messages import Accepted, CallRequest, JsonObject, Refused, Submit
+from fanjoin.ipc.messages import Accepted, CallRequest, DirectTask, JsonObject, Refused, Submit, TaskSpec
 from fanjoin.ipc.messages import Delegate as DelegateMessage
 from fanjoin.ipc.settings import Endpoint
 from fanjoin.supervisor.core import attempts
@@ -30,6 +31,10 @@ _JOIN_SECONDS = 5.0
 
 def submit(state: State, viewer: str, submission: Submit, history: list[JsonObject]) -> None:
     """Admit a turn: record it and tell the viewer; it runs when its session and a process are free."""
+    if unknown := {task.route for task in submission.tasks} - {"", *submission.settings.routes}:
+        message = f"Tasks ask for routes that are not configured: {', '.join(sorted(unknown))}. Nothing was started."
+        state.tell(viewer, Refused(request_id=submission.request_id, reason="invalid_params", message=message))
+        return
     turn = _new_turn(state, viewer, submission, history)
     state.turns[turn.admission_id] = turn
     state.queues.setdefault(turn.session_id, deque()).append(turn)
@@ -103,7 +108,7 @@ def _admitted(state: State, turn: Turn) -> Callable[[str | None, dict[str, int]]
             session_id=turn.session_id,
             admission_id=turn.admission_id,
             sequence=sequences.get(turn.admission_id, 0),
-            status="started" if turn.attempts else "queued",
+            status="started" if turn.begun else "queued",
         )
         state.tell(turn.viewer, accepted)
 
@@ -112,23 +117,26 @@ def _admitted(state: State, turn: Turn) -> Callable[[str | None, dict[str, int]]
 
 def may_begin(state: State, turn: Turn) -> bool:
     """Say whether a turn has not begun and is the next one of its session."""
-    return not turn.attempts and turn.outcome is None and state.queues[turn.session_id][0] is turn
+    return not turn.begun and turn.outcome is None and state.queues[turn.session_id][0] is turn
 
 
 def begin(state: State, turn: Turn) -> None:
-    """Start a turn's root; its process is launched when the turn is committed."""
-    user = {"role": "user", "content": turn.submit.text}
-    state.persist(
-        [
-            AdmissionStarted(admission_id=turn.admission_id, at=state.wall),
-            MessagesAdded(session_id=turn.session_id, admission_id=turn.admission_id, messages=[user], at=state.wall),
-        ],
-        _started(state, turn),
-    )
+    """Start a turn's root, or queue the tasks that it was given; processes are launched when that is committed."""
+    turn.begun = True
+    state.persist([AdmissionStarted(admission_id=turn.admission_id, at=state.wall)], _started(state, turn))
     deadline = turn.submit.settings.deadline_seconds
     if deadline:
         state.timers.set(turn.admission_id, "deadline", state.now + deadline)
-    attempts.start(state, turn)
+    if turn.rootless:
+        call = Call(delegation_id=state.new_id(ids.CALL), tool_call_id="", started_at=state.now)
+        _enqueue(state, turn, call, turn.submit.tasks)
+    else:
+        user = {"role": "user", "content": turn.submit.text}
+        added = MessagesAdded(
+            session_id=turn.session_id, admission_id=turn.admission_id, messages=[user], at=state.wall
+        )
+        state.persist([added])
+        attempts.start(state, turn)
 
 
 def _started(state: State, turn: Turn) -> Callable[[str | None, dict[str, int]], None]:
@@ -143,8 +151,8 @@ def release(state: State, turn: Turn) -> None:
     """Forget a turn that is over: the next one of its session may begin."""
     state.timers.clear(turn.admission_id, "deadline")
     state.turns.pop(turn.admission_id, None)
-    for delegate in turn.delegates:
-        state.delegates.pop(delegate.work_id, None)
+    for work_id in turn.delegates:
+        state.delegates.pop(work_id, None)
     queue = state.queues[turn.session_id]
     queue.remove(turn)
     if not queue:
@@ -175,28 +183,35 @@ def _accept(state: State, parent: Work, join: Join, request: CallRequest) -> Cal
         shared_context=request.shared_context,
         result_chars=turn.submit.settings.limits.max_result_chars,
         join=join,
-        refusal=refusal(turn, parent, request, len(turn.delegates)),
+        refusal=refusal(turn, parent, request, turn.accepted),
     )
     if not call.refusal:
-        call.delegates = [_new_delegate(state, parent, call, index, request) for index in range(len(request.tasks))]
-        state.persist([_accepted(child, parent, state.wall) for child in call.delegates])
+        call.delegates = _enqueue(state, parent, call, request.tasks)
         turn.calls.append(call)
-        turn.waiting.extend(call.delegates)
         state.announce(
             turn,
             "delegation.accepted",
             delegation_id=call.delegation_id,
+            count=len(call.delegates),
             delegates=[{"receipt_id": child.work_id, "goal": child.spec.goal[:200]} for child in call.delegates],
         )
     return call
 
 
-def _new_delegate(state: State, parent: Work, call: Call, index: int, request: CallRequest) -> Delegate:
+def _enqueue(state: State, parent: Work, call: Call, tasks: Sequence[TaskSpec]) -> list[Delegate]:
+    """Make the delegates of a call; they run when it is committed and there is a slot."""
+    delegates = [_new_delegate(state, parent, call, index, spec) for index, spec in enumerate(tasks)]
+    state.persist([_accepted(child, state.wall) for child in delegates])
+    parent.turn.waiting.extend(delegates)
+    return delegates
+
+
+def _new_delegate(state: State, parent: Work, call: Call, index: int, spec: TaskSpec) -> Delegate:
     work_id = state.new_id(ids.DELEGATE)
-    spec = request.tasks[index]
     child = Delegate(
         work_id=work_id,
         turn=parent.turn,
+        parent=parent,
         depth=parent.depth + 1,
         endpoint=_endpoint(parent.turn, spec.route),
         queued_at=state.now,
@@ -205,9 +220,10 @@ def _new_delegate(state: State, parent: Work, call: Call, index: int, request: C
         spec=spec,
         transcript=transcript_path(state.home, work_id),
     )
-    parent.children.append(child)
-    parent.turn.delegates.append(child)
-    state.delegates[work_id] = child
+    parent.children[work_id] = parent.turn.delegates[work_id] = state.delegates[work_id] = child
+    parent.turn.accepted += 1
+    if call.join is not None:
+        call.join.open += 1
     return child
 
 
@@ -216,29 +232,43 @@ def _endpoint(turn: Turn, route: str) -> Endpoint:
     return settings.routes[route].endpoint if route else settings.delegate_endpoint
 
 
-def _accepted(child: Delegate, parent: Work, wall: float) -> DelegateAccepted:
+def _accepted(child: Delegate, wall: float) -> DelegateAccepted:
     return DelegateAccepted(
         receipt_id=child.work_id,
         delegation_id=child.call.delegation_id,
         admission_id=child.turn.admission_id,
         session_id=child.turn.session_id,
-        parent_id=parent.work_id,
+        parent_id=child.parent.work_id,
         task_index=child.index,
         depth=child.depth,
         goal=child.spec.goal,
-        task_json=msgspec.json.encode(child.spec).decode(),
+        task_json=msgspec.json.encode(_without_values(child.spec)).decode(),
         model=child.endpoint.model,
         transcript_path=child.transcript,
         at=wall,
     )
 
 
+def _without_values(spec: TaskSpec) -> TaskSpec:
+    """Return a task as it may be written: of its variables only their names."""
+    return replace(spec, env=dict.fromkeys(spec.env, "")) if isinstance(spec, DirectTask) and spec.env else spec
+
+
 def cancel_turn(state: State, turn: Turn, intent: Intent, *, now: bool = False) -> None:
     """End a turn: its root and every delegate that has not ended."""
-    for work in [*turn.delegates, turn]:
+    for work in [*turn.delegates.values(), turn]:
         attempts.cancel(state, work, intent)
-        if now and work.attempt is not None and work.attempt.alive:
-            attempts.force(state, work.attempt)
+    if now:
+        for attempt in [attempt for attempt in state.attempts.values() if attempt.work.turn is turn]:
+            attempts.force(state, attempt)
+
+
+def bound_failures(state: State, turn: Turn) -> None:
+    """End a turn of which more failed than its user wants to see."""
+    limit = turn.submit.settings.max_failures
+    if limit and turn.failures >= limit and not turn.budget and turn.outcome is None:
+        text = f"{turn.failures} tasks did not complete, and the run ends after {limit} (--max-failures)."
+        end_by_budget(state, turn, text)
 
 
 def check_tokens(state: State, turn: Turn) -> None:
@@ -246,10 +276,9 @@ def check_tokens(state: State, turn: Turn) -> None:
     limit = turn.submit.settings.max_tokens_total
     if not limit or turn.budget or turn.outcome is not None:
         return
-    total = turn.usage_total()
-    used = total.input_tokens + total.output_tokens
-    if used >= limit:
-        end_by_budget(state, turn, f"The run used {used} tokens, and its budget is {limit} (--max-tokens-total).")
+    if turn.tokens >= limit:
+        text = f"The run used {turn.tokens} tokens, and its budget is {limit} (--max-tokens-total)."
+        end_by_budget(state, turn, text)
 
 
 def end_by_budget(state: State, turn: Turn, message: str) -> None:
@@ -260,7 +289,7 @@ def end_by_budget(state: State, turn: Turn, message: str) -> None:
     intent = Intent(status="cancelled", reason="budget", message=turn.budget or message)
     waits = turn.join is not None and not turn.budget
     turn.budget = intent.message
-    for child in turn.delegates:
+    for child in list(turn.delegates.values()):
         attempts.cancel(state, child, intent)
     if waits:
         state.timers.set(turn.admission_id, "deadline", state.now + turn.grace + _JOIN_SECONDS)
@@ -268,11 +297,11 @@ def end_by_budget(state: State, turn: Turn, message: str) -> None:
         attempts.cancel(state, turn, intent)
 
 
-def cancel_orphans(state: State, turn: Turn) -> None:
+def cancel_orphans(state: State) -> None:
     """End the delegates of parents that have ended themselves: nobody waits for them."""
-    for child in turn.delegates:
-        parent = child.call.join.parent if child.call.join else turn
-        if child.outcome is None and parent.outcome is not None:
+    while state.orphaning:
+        parent = state.orphaning.pop()
+        for child in list(parent.children.values()):
             attempts.cancel(state, child, orphaned(parent))
 
 

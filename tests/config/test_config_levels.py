@@ -110,6 +110,7 @@ def test_every_member_of_the_settings_has_a_setting(empty: Config) -> None:
     """No member of the structs is out of the user's reach, except those that are computed."""
     computed = {"endpoint", "delegate_endpoint", "routes", "delegate_toolsets", "cwd", "limits", "model_limits"}
     computed |= {"terminal", "environment", "approvals", "prices"}
+    computed |= {"worker", "max_failures"}  # of `fanjoin delegate` alone, by its flags
     reachable = {(key.target, key.field) for key in KEYS.values()}
     for target in (ApprovalSettings, DelegationLimits, ModelLimits, SupervisorSettings, TerminalSettings, TurnSettings):
         for name in target.__struct_fields__:

@@ -31,9 +31,12 @@ class Node(Struct, frozen=True):
 
 
 class TurnPlan(Struct, frozen=True, kw_only=True):
-    """One submission. Turns with the same session number run one after the other."""
+    """One submission. Turns with the same session number run one after the other; one with ``tasks`` has no root."""
 
     root: Node = Node()
+    tasks: tuple[Node, ...] = ()
+    task_timeout: float = 0.0
+    max_failures: int = 0
     session: int = 0
     limits: DelegationLimits = DelegationLimits(stall_seconds=20, max_spawn_depth=2)
     deadline: float = 0.0

@@ -33,18 +33,26 @@ limits = st.builds(
 turns = st.builds(
     TurnPlan, root=roots, session=st.integers(0, 1), limits=limits, deadline=st.sampled_from([0.0, 0.0, 9.0])
 )
+given_tasks = st.builds(
+    TurnPlan,
+    tasks=st.lists(leaves, min_size=1, max_size=5).map(tuple),
+    task_timeout=st.sampled_from([0.0, 5.0]),
+    max_failures=st.sampled_from([0, 0, 1, 2]),
+    session=st.integers(0, 1),
+    limits=limits,
+    deadline=st.sampled_from([0.0, 0.0, 9.0]),
+)
+submissions = st.lists(st.one_of(turns, turns, given_tasks), min_size=1, max_size=3).map(tuple)
 disturbances = st.builds(
     Disturbance,
     after=st.integers(0, 80),
     kind=st.sampled_from(["cancel", "cancel_now", "cancel_turn", "cancel_delegate", "viewers_lost"]),
     target=st.integers(0, 9),
 )
-calm = st.builds(
-    Plan, turns=st.lists(turns, min_size=1, max_size=3).map(tuple), max_processes=st.sampled_from([1, 2, 3, 64])
-)
+calm = st.builds(Plan, turns=submissions, max_processes=st.sampled_from([1, 2, 3, 64]))
 rough = st.builds(
     Plan,
-    turns=st.lists(turns, min_size=1, max_size=3).map(tuple),
+    turns=submissions,
     max_processes=st.sampled_from([1, 2, 3, 64]),
     failing_tickets=st.frozensets(st.integers(1, 40), max_size=3),
     disturbances=st.lists(disturbances, max_size=3).map(tuple),

@@ -25,6 +25,7 @@ def delegate(entry: dict[str, Any] | None = None, model: str = "m", **fields: An
     return Delegate(
         work_id="d",
         turn=None,  # type: ignore[arg-type]  # no rule here looks at it
+        parent=None,  # type: ignore[arg-type]  # nor at this
         depth=1,
         endpoint=Endpoint(base_url="http://h/v1", model=model),
         queued_at=0.0,
@@ -101,10 +102,10 @@ def test_a_total_is_known_only_when_every_part_is() -> None:
     """What is below counts; a model without a price makes the total unknown, one that was never asked does not."""
     used = Usage(input_tokens=1_000_000)
     priced, other = delegate(usage=used), delegate(model="other", usage=used)
-    parent = delegate(usage=used, children=[priced])
+    parent = delegate(usage=used, children={"a": priced})
     prices = {"m": Price(input=3)}
     assert costs(parent, prices) == {"cost": 3.0, "cost_total": 6.0}
-    parent.children.append(other)
+    parent.children["b"] = other
     assert costs(parent, prices) == {"cost": 3.0, "cost_total": None}
     other.usage = Usage()
     assert costs(parent, prices) == {"cost": 3.0, "cost_total": 6.0}

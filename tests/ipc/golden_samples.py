@@ -16,6 +16,7 @@ from fanjoin.ipc.messages import (
     CancelDelegate,
     CancelTurn,
     Delegate,
+    DirectTask,
     Done,
     Event,
     Hello,
@@ -46,6 +47,7 @@ from fanjoin.ipc.settings import (
     SupervisorSettings,
     TerminalSettings,
     TurnSettings,
+    Worker,
 )
 
 WHO = {"run_id": "i_run", "attempt_id": "d_one.1"}
@@ -69,6 +71,7 @@ LIMITS = DelegationLimits(
     memory_limit_mb=11,
 )
 MODEL_LIMITS = ModelLimits(connect=1.0, first_byte=2.0, between_bytes=3.0, whole_call=4.0)
+WORKER = Worker(command=("prog", "--flag"), env={"A": "b"}, output="json", result_key="response", context_first=True)
 SETTINGS = TurnSettings(
     endpoint=ENDPOINT,
     delegate_endpoint=Endpoint(base_url="http://127.0.0.1:8/v1", model="small"),
@@ -88,6 +91,8 @@ SETTINGS = TurnSettings(
     ),
     approvals=ApprovalSettings(mode="deny", allow=("a *",), deny=("b",)),
     prices={"m": Price(input=1.0, output=2.0, cached=0.5)},
+    worker=WORKER,
+    max_failures=17,
 )
 OUTCOME = Outcome(
     status="failed",
@@ -101,6 +106,8 @@ OUTCOME = Outcome(
     output={"n": 1},
     summary_truncated=True,
     summary_path="/h/s.txt",
+    exit_code=3,
+    exit_signal="SIGTERM",
 )
 TASK = AgentTask(
     owner_id="d_one",
@@ -127,6 +134,9 @@ TASK = AgentTask(
     terminal=SETTINGS.terminal,
     limits=LIMITS,
     model_limits=MODEL_LIMITS,
+    task_id="one",
+    env={"A": "b"},
+    worker=WORKER,
 )
 CALL = CallRequest(
     tool_call_id="call_1",
@@ -147,6 +157,19 @@ SUBMIT = Submit(
     source="gateway",
     title="a title",
     images=[{"type": "image_url"}],
+    tasks=[
+        DirectTask(
+            goal="count",
+            context="these",
+            output_schema={"type": "object"},
+            route="fast",
+            task_id="one",
+            digest="d",
+            cwd="/w",
+            timeout_seconds=2.5,
+            env={"A": "b"},
+        )
+    ],
 )
 ENDPOINTS = Endpoints(
     back="ipc:///r/b",
@@ -227,6 +250,7 @@ FRAMES: list[Struct] = [
         settings=SupervisorSettings(
             max_processes=2, launcher="spawn", transport="tcp", silence_seconds=3.0, drain_seconds=4.0
         ),
+        worker_entry="module:worker",
         submit=SUBMIT,
     ),
     CoreReady(endpoints=ENDPOINTS, error="no", exit_code=2),

@@ -13,6 +13,7 @@ from fanjoin.ipc.messages import (
     AgentTask,
     CallAnswer,
     CallRequest,
+    DirectTask,
     FromAgent,
     FromViewer,
     Outcome,
@@ -20,10 +21,11 @@ from fanjoin.ipc.messages import (
     ToAgent,
     ToViewer,
 )
+from fanjoin.ipc.settings import Worker
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text(encoding="utf-8")
 MESSAGES = [kind for union in (FromAgent, ToAgent, FromViewer, ToViewer) for kind in get_args(union)]
-PARTS = [AgentTask, CallAnswer, CallRequest, Endpoints, Outcome, TaskSpec]
+PARTS = [AgentTask, CallAnswer, CallRequest, DirectTask, Endpoints, Outcome, TaskSpec, Worker]
 
 
 @pytest.mark.parametrize("kind", MESSAGES, ids=lambda kind: kind.__name__)

@@ -25,6 +25,7 @@ POSIX_CALLS = {
 }
 EXPORTED = {
     "agent_proc/main.py": ["preload", "run", "tls_context"],
+    "client/__init__.py": ["Delegator", "Result", "Results", "Task", "adelegate", "delegate"],
     "ipc/config.py": [
         "Config",
         "Flags",
