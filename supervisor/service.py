@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -107,6 +107,7 @@ class Service:
                 connection, owner.instance_id, platform.try_lock, time.time(), left.end_process
             ):
                 left.remove_folder(recovered)
+            left.remove_unregistered(connection)
         except sqlite3.Error as error:
             connection.close()
             raise StorageError(explain(error, database_file(self._home))) from error
@@ -151,18 +152,12 @@ class Service:
         watchdog.start()
         self._driver.feed(ViewersLost())
 
-    def run(self, lifeline: BinaryIO) -> None:
+    def run(self) -> None:
         """Serve until the viewer is gone and nothing is left to do, then end in good order."""
-        threading.Thread(target=self._watch, args=(lifeline,), daemon=True).start()
         if self._bootstrap.submit is not None:
             self._driver.feed(Submitted(viewer=OWNING_VIEWER, submit=self._bootstrap.submit))
         self._driver.run_until(lambda: self._viewer_gone and self._core.idle)
         self._end()
-
-    def _watch(self, lifeline: BinaryIO) -> None:
-        while lifeline.read(4096):
-            pass
-        self.viewers_lost()
 
     def _end(self) -> None:
         self._launcher.close()
