@@ -63,24 +63,40 @@ class CoreProcess:
         """Hand over what it needs and return its first word.
 
         Raises:
+            UserError: the turn is too large to be handed over.
             OwnerLostError: it ended or stayed silent.
         """
-        from fanjoin.ipc.bootstrap import CoreReady, read_frame, write_frame
-        from fanjoin.ipc.errors import BadFrameError, OwnerLostError
+        from fanjoin.ipc.bootstrap import CoreReady, pack_frame, read_frame
+        from fanjoin.ipc.errors import BadFrameError, OwnerLostError, UserError
 
+        try:
+            frame = pack_frame(bootstrap)
+        except BadFrameError as error:
+            raise UserError(f"The turn is too large to be handed over: {error}. Nothing was run.") from error
         watchdog = threading.Timer(READY_SECONDS, self.kill)
         watchdog.start()
         try:
-            write_frame(cast(BinaryIO, self._process.stdin), bootstrap)
+            stdin = cast(BinaryIO, self._process.stdin)
+            stdin.write(frame)
+            stdin.flush()
             ready = read_frame(cast(BinaryIO, self._process.stdout), CoreReady)
         except (OSError, BadFrameError):
             ready = None
         finally:
             watchdog.cancel()
         if ready is None:
-            self.kill()
-            raise OwnerLostError(f"The supervisor ended before it was ready. Its log is {self.log}.")
+            raise OwnerLostError(
+                f"The supervisor ended before it was ready ({self._end()}). Nothing was run. Its log is {self.log}."
+            )
         return ready
+
+    def _end(self) -> str:
+        """Wait for the end of a supervisor that says nothing more, and return how it ended."""
+        from fanjoin.ipc import platform
+
+        self.close(1)
+        code = self._process.returncode
+        return f"exit code {code}" if code >= 0 else platform.signal_name(-code)
 
     def endpoints(self, bootstrap: "CoreBootstrap") -> "Endpoints":
         """Hand over what it needs and return where it listens.

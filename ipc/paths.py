@@ -9,6 +9,8 @@ from pathlib import Path
 from fanjoin.ipc.errors import UserError
 from fanjoin.ipc.text import clean
 
+_MARKS = ("state.db", "config.yaml", "transcripts")
+"""One of these makes a folder a home; the user may have put the second one there first."""
 SOCKET_FOLDER_BYTES = 90
 """A Unix socket's path holds at most 107 bytes (104 on macOS); this leaves room for the socket's own name."""
 
@@ -33,8 +35,9 @@ def prepare_home(home: Path) -> Path:
         raise UserError(f"The home folder {clean(str(home))} has a name that is not UTF-8 text. Name another one.")
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _require_home(home)
         _require_private(home)
-        for name in ("logs", "transcripts", "run"):
+        for name in ("transcripts", "logs", "run"):  # the mark comes first: others may be looking
             (home / name).mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise UserError(
@@ -42,6 +45,15 @@ def prepare_home(home: Path) -> Path:
             "Nothing was started. Name another folder with FANJOIN_HOME."
         ) from error
     return home
+
+
+def _require_home(folder: Path) -> None:
+    """Refuse a folder that holds something, but nothing of ours: its files and its mode are somebody's business."""
+    if any(folder.iterdir()) and not any((folder / name).exists() for name in _MARKS):
+        raise UserError(
+            f"{folder} holds files that are not fanjoin's, so it was left as it is. "
+            "Name an empty or a new folder with FANJOIN_HOME."
+        )
 
 
 def _require_private(folder: Path) -> None:

@@ -147,7 +147,7 @@ class Daemon:
 
     def run(self) -> None:
         """Serve until the end is asked for and nothing is left to do."""
-        self._service.run(None, self._close_doors)
+        self._service.run(self._close_doors)
 
     def _close_doors(self) -> None:
         with contextlib.suppress(OSError):

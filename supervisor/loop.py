@@ -41,8 +41,8 @@ class Loop:
         self._posted.append(callback)
         try:
             self._wake_send.send(b"\0")
-        except BlockingIOError:
-            return  # the loop has wakes enough waiting
+        except OSError:
+            return  # the loop has wakes enough waiting, or it is closed and nobody waits
 
     def run_once(self, timeout: float) -> None:
         """Wait for at most so many seconds and run what is due."""

@@ -3,6 +3,8 @@
 import os
 import signal
 import sys
+import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
 import zmq  # noqa: F401 - imported before the zygote is forked, so that both share it
@@ -28,6 +30,7 @@ def main() -> NoReturn:
     bootstrap = read_frame(lifeline, CoreBootstrap)
     if bootstrap is None:
         os._exit(0)
+    viewer = Lifeline(lifeline)
     try:
         service = Service(bootstrap, zygote, os.environ.get(RUN_TAG, ""))
     except FanjoinError as error:
@@ -36,8 +39,34 @@ def main() -> NoReturn:
     write_frame(answers, CoreReady(endpoints=service.endpoints))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: service.viewers_lost())
-    service.run(lifeline)
+    viewer.when_ended(service.viewers_lost)
+    service.run()
     os._exit(0)
+
+
+class Lifeline:
+    """The viewer's pipe. Its end ends this process at once, until somebody else takes care of that."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._lock = threading.Lock()
+        self._ended = False
+        self._callback: Callable[[], None] = lambda: os._exit(1)
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def when_ended(self, callback: Callable[[], None]) -> None:
+        """Call this, from another thread, instead; at once when the end has come."""
+        with self._lock:
+            self._callback = callback
+            if self._ended:
+                callback()
+
+    def _watch(self) -> None:
+        while self._stream.read(4096):
+            pass
+        with self._lock:
+            self._ended = True
+            self._callback()
 
 
 def early_zygote() -> "ZygoteHandle | None":

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -120,6 +120,7 @@ class Service:
         try:
             register_owner(connection, owner, time.time())
             self._recover(connection)
+            LeftoverRuns(self._home).remove_unregistered(connection)
             if self._bootstrap.daemon:
                 self._left_sessions = left_sessions(connection, owner.instance_id)
         except sqlite3.Error as error:
@@ -213,15 +214,12 @@ class Service:
 
     # --- from the first turn to the end ----------------------------------------------------------------------------
 
-    def run(self, lifeline: BinaryIO | None, ending: Callable[[], None] = lambda: None) -> None:
+    def run(self, ending: Callable[[], None] = lambda: None) -> None:
         """Serve until nobody wants anything and nothing is left to do, then end in good order.
 
         Args:
-            lifeline: its end says that the viewer is gone; a daemon has none.
             ending: called once nothing runs any more, while viewers can still be told.
         """
-        if lifeline is not None:
-            threading.Thread(target=self._watch, args=(lifeline,), daemon=True).start()
         if self._left_sessions:
             self._driver.feed(SessionsLeft(session_ids=self._left_sessions))
         if self._bootstrap.submit is not None:
@@ -229,11 +227,6 @@ class Service:
         self._driver.run_until(lambda: (self._viewer_gone or self._draining) and self._core.idle)
         ending()
         self._end()
-
-    def _watch(self, lifeline: BinaryIO) -> None:
-        while lifeline.read(4096):
-            pass
-        self.viewers_lost()
 
     def _end(self) -> None:
         self._launcher.close()

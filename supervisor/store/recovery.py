@@ -21,7 +21,8 @@ from fanjoin.supervisor.store.rows import write
 
 _REASON = "owner_lost"
 _MESSAGE = (
-    "The supervisor that ran this delegate died before the delegate's end was recorded. What it had done by then is "
+    "The supervisor that ran this delegate ended before the delegate's end was recorded: it died, or the disk refused "
+    "the record. What the delegate had done by then is "
     "not known; it was not run again. Its transcript, if there is one, shows how far it came."
 )
 

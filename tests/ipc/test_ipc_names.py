@@ -95,3 +95,21 @@ def test_only_what_is_allowed_reaches_our_processes() -> None:
     }
     assert set(allowed_environment(environ)) == {"PATH", "LC_ALL", "XDG_RUNTIME_DIR", "http_proxy"}
     assert set(allowed_environment(environ, ["MY_*"])) - set(allowed_environment(environ)) == {"MY_TOKEN"}
+
+
+@posix
+def test_a_folder_that_is_no_home_is_left_as_it_is(tmp_path: Path) -> None:
+    """A project's folder, named by mistake, keeps its mode and gets nothing of ours; the message says why."""
+    (tmp_path / "project").mkdir(mode=0o755)
+    (tmp_path / "project" / "main.c").touch()
+    with pytest.raises(UserError, match="holds files that are not fanjoin's"):
+        prepare_home(tmp_path / "project")
+    assert stat.S_IMODE((tmp_path / "project").stat().st_mode) == 0o755
+    assert [path.name for path in (tmp_path / "project").iterdir()] == ["main.c"]
+
+
+def test_a_home_may_begin_with_its_configuration(tmp_path: Path) -> None:
+    """Whoever writes config.yaml first gets a home around it."""
+    (tmp_path / "config.yaml").touch()
+    assert prepare_home(tmp_path) == tmp_path
+    assert (tmp_path / "transcripts").is_dir()

@@ -1,14 +1,19 @@
 """Signals and kills, while delegates hang in HTTP, hold the interpreter in C code, or are stopped."""
 
 import contextlib
+import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 
 import psutil
 import pytest
 from run_support import CHILDREN, DEADLINE, GONE_SECONDS, MISBEHAVE, Home, delegate_plan, wait_until
+
+from fanjoin.ipc import platform
 
 if sys.platform == "win32":
     pytest.skip("there are no signals between processes on Windows", allow_module_level=True)
@@ -204,3 +209,31 @@ def test_a_stop_of_the_whole_tree_is_no_stall(home: Home) -> None:
     process.communicate(timeout=20)
     assert process.returncode == 0
     home.check_nothing_left()
+
+
+def test_a_command_that_dies_early_takes_its_waiting_supervisor_with_it(home: Home) -> None:
+    """SIGKILL of the command while its supervisor still waits for a locked database: nothing waits on."""
+    assert home.chat("Hello.").returncode == 0
+    with closing(sqlite3.connect(home.path / "state.db")) as connection:
+        connection.execute("BEGIN EXCLUSIVE")
+        process = home.start("Hello.")
+        wait_until(lambda: list((home.path / "run").glob("i_*")), "supervisor that has begun")
+        process.kill()
+        process.communicate(timeout=GONE_SECONDS)
+        home.check_no_process()
+
+
+def test_folders_of_supervisors_that_died_before_they_were_known_are_removed(home: Home) -> None:
+    """An old folder whose lock is free goes at the next start; one that is locked, or young, stays."""
+    assert home.chat("Hello.").returncode == 0
+    old, held, young = (home.path / "run" / name for name in ("i_old", "i_held", "i_young"))
+    for folder in (old, held, young):
+        folder.mkdir()
+    lock = platform.try_lock(held / "lock")
+    for folder in (old, held):
+        os.utime(folder, (0, 0))
+    process = home.start("Hello.")
+    process.communicate(timeout=20)
+    assert (process.returncode, old.exists(), held.exists(), young.exists()) == (0, False, True, True)
+    assert lock is not None
+    lock.close()

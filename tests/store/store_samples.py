@@ -1,5 +1,6 @@
 """Records and a listener that the store's tests share."""
 
+import tempfile
 import threading
 from pathlib import Path
 
@@ -49,7 +50,11 @@ class Listener:
         return self._told[ticket]
 
 
-def owner(instance_id: str = "i_one", lock_path: Path = Path("lock")) -> Owner:
+NO_LOCK = Path(tempfile.gettempdir()) / "fanjoin-no-such-folder" / "lock"
+"""Of a supervisor whose folder is gone, and with it the lock that could be held."""
+
+
+def owner(instance_id: str = "i_one", lock_path: Path = NO_LOCK) -> Owner:
     """Return a supervisor instance."""
     return Owner(
         instance_id=instance_id,
