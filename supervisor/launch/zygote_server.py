@@ -123,6 +123,8 @@ class Zygote:
                 data, descriptors, flags, _ = socket.recv_fds(self._control, wire.MAX_DATAGRAM, _DESCRIPTORS)
             except BlockingIOError:
                 return True
+            except ConnectionResetError:
+                continue  # it closed before it had read all of ours; what it said last is still there
             except OSError:
                 data, descriptors, flags = b"", [], 0
             if not data:
