@@ -82,7 +82,8 @@ def wait_for_delegates(pid: int) -> psutil.Process:
 def main() -> None:
     """Measure and print."""
     with tempfile.TemporaryDirectory() as home, provider() as url:
-        fsync = commits(home, 200)
+        with tempfile.TemporaryDirectory() as beside:  # a home takes no foreign files
+            fsync = commits(beside, 200)
         results = ends_to_joins(url, home, "count the words of line")
         deaths = ends_to_joins(url, home, "die")
         agent, core = weigh(url, home)

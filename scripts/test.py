@@ -12,4 +12,4 @@ if __name__ == "__main__":
     python = _env.development()
     os.chdir(_env.ROOT)
     # -P: this folder holds packages whose names (cli, ipc) must not be importable as they are.
-    _env.become([python, "-P", "-m", "pytest", "-n", "3", *sys.argv[1:]])
+    _env.become([python, "-P", "-m", "pytest", "-n", "2", *sys.argv[1:]])

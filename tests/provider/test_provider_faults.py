@@ -113,6 +113,8 @@ def test_a_barrier_opens_only_when_all_are_there(connect: Connect, plain_provide
         body = json.dumps({"messages": user(name)}).encode()
         gone.sendall(f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode())
         gone.sendall(body)
+    for _ in range(3):  # each is answered after the server's loop has seen the end of the one that left
+        connect(plain_provider.url).text("[[answer here]]")
     threads = [threading.Thread(target=ask) for _ in range(3)]
     for thread in threads[:2]:
         thread.start()

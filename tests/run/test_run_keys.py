@@ -122,7 +122,7 @@ def _check_processes(home: Home, command: int, *more: str) -> None:
         try:
             shown = " ".join(process.cmdline())
             shown += _environment(process) if process.pid != command else ""
-        except (psutil.NoSuchProcess, FileNotFoundError):
+        except (psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
             continue  # a delegate that has ended meanwhile
         assert not [secret for secret in (*KEYS.values(), *more) if secret in shown], process
 
