@@ -337,3 +337,27 @@ def test_a_result_that_cannot_be_recorded_is_told_and_not_acknowledged() -> None
     assert not done(world).recorded
     assert done(world).storage_error == "disk full"
     assert ending(world, launches(world)[0]) == [(0.0, "force")]
+
+
+@pytest.mark.parametrize("target", [1, 2])
+def test_a_cancelled_turn_that_would_have_told_a_result_gives_it_back(target: int) -> None:
+    """At whatever moment the session's own turn is cancelled: the result is told by it or by the next one, once."""
+    plan = TurnPlan(root=fan(LEAF, LEAF), limits=DelegationLimits(stall_seconds=20), background=True)
+    for after in range(20, 90):
+        cancelled = Disturbance(after=after, kind="cancel_turn", target=target)
+        ran(plan, TurnPlan(session=1), max_processes=1, disturbances=(cancelled,))
+
+
+def test_results_of_several_calls_are_told_one_by_one() -> None:
+    """Each dispatched call becomes a turn of its own."""
+    world = ran(TurnPlan(root=Node(rounds=(((LEAF,), (LEAF,)),)), background=True))
+    told = [record for key, record in world.journal.committed.items() if key[0] == "CallDelivered"]
+    assert len({record.admission_id for record in told}) == len(told) == 2
+
+
+def test_a_finite_turn_waits_for_what_was_dispatched_before() -> None:
+    """It begins while the delegates of the turn before it run, and ends after their result was told to it."""
+    world = ran(TurnPlan(root=fan(LEAF, fan(LEAF)), background=True), TurnPlan())
+    (told,) = [record for key, record in world.journal.committed.items() if key[0] == "CallDelivered"]
+    assert told.admission_id == world.admissions[1]
+    assert len(world.admissions) == 2
