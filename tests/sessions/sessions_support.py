@@ -96,7 +96,9 @@ class Owner:
     def submit(self, session_id: str, text: str, *, finite: bool = True, key: str = "", **more: Any) -> Submit:
         """Return a submission whose settings name the test's provider."""
         endpoint = Endpoint(base_url=self._home.provider.url, model="synthetic", api_key=key)
-        settings = TurnSettings(endpoint=endpoint, delegate_endpoint=endpoint, limits=DelegationLimits())
+        settings = TurnSettings(
+            endpoint=endpoint, delegate_endpoint=endpoint, limits=DelegationLimits(), cwd=os.getcwd()
+        )
         fields = {"request_id": f"r_{text}", "payload_json": payload_json(text, TurnFlags(), finite=finite)}
         return Submit(session_id=session_id, text=text, finite=finite, settings=settings, **{**fields, **more})
 
