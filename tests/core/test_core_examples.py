@@ -353,6 +353,7 @@ def test_results_of_several_calls_are_told_one_by_one() -> None:
     world = ran(TurnPlan(root=Node(rounds=(((LEAF,), (LEAF,)),)), background=True))
     told = [record for key, record in world.journal.committed.items() if key[0] == "CallDelivered"]
     assert len({record.admission_id for record in told}) == len(told) == 2
+    assert {receipt.status for receipt in world.receipts.values()} == {"completed"}
 
 
 def test_a_finite_turn_waits_for_what_was_dispatched_before() -> None:
