@@ -22,6 +22,7 @@ _COMMANDS = {
     "ps": ("fanjoin.cli.listing:ps_command", "List delegates that are queued or running."),
     "receipts": ("fanjoin.cli.listing:receipts_command", "List or show how delegates ended."),
     "config": ("fanjoin.cli.config_command:config_command", "Show or check the configuration."),
+    "loadtest": ("fanjoin.cli.loadtest:loadtest_command", "Measure fan-outs against an endpoint."),
     "provider": ("fanjoin.cli.provider.command:provider_command", "Serve a synthetic or a small local model."),
 }
 
