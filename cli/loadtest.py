@@ -2,7 +2,6 @@
 
 import ipaddress
 import os
-import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -12,12 +11,11 @@ import msgspec
 from fanjoin.cli import streams
 from fanjoin.cli.app import Start
 from fanjoin.cli.exit_codes import COMPLETED, FAILED, NO_DELEGATE_COMPLETED
+from fanjoin.cli.signals import InterruptedRunError
 from fanjoin.cli.table import table
 from fanjoin.client import load_scenario as read
-from fanjoin.client.load_stats import FIGURES, PARTS, QUANTILES, Level, Seen, figures, missed
+from fanjoin.client.load_stats import FIGURES, PARTS, QUANTILES, Level, figures, missed
 from fanjoin.ipc.errors import UserError
-
-_INTERRUPTED = 130
 
 
 @click.command("loadtest")
@@ -68,9 +66,8 @@ def loadtest_command(  # noqa: PLR0913 - its flags
     """Drive fan-outs of real delegates against an endpoint and measure every part of their way.
 
     Exit code: 0 done, 1 a goal of --slo was missed or the check at the end found something, 2 usage, 4 no delegate
-    completed, 130 after SIGINT.
+    completed, 130 and 143 after SIGINT and SIGTERM.
     """
-    del start
     if bool(endpoint) == synthetic:
         raise UserError("Give --endpoint URL or --synthetic, one of the two. Nothing was run.")
     if endpoint and (faults or token_rate or read.seconds(latency)):
@@ -98,11 +95,13 @@ def loadtest_command(  # noqa: PLR0913 - its flags
         _require_writable(file)
     if endpoint and not yes and not is_loopback(endpoint):
         _ask(endpoint, delegations * len(plan.levels))
+    start.interrupts.listen()
     try:
-        seen = run_levels(plan, os.environ)
-    except KeyboardInterrupt:
-        streams.complain("interrupted; everything that ran was ended")
-        return _INTERRUPTED
+        with start.interrupts.raising():
+            seen = run_levels(plan, os.environ)
+    except InterruptedRunError:
+        streams.complain("interrupted; everything that ran was ended, and there are no figures")
+        return start.interrupts.exit_code()
     levels = [figures(one) for one in seen]
     misses = [f"concurrency {level.concurrency}: {text}" for level in levels for text in missed(level, goals)]
     told = {"plan": msgspec.to_builtins(plan), "levels": msgspec.to_builtins(levels), "missed": misses}
@@ -154,10 +153,12 @@ def text_of(levels: list[Level], misses: list[str]) -> str:
 
 
 def _level_text(level: Level) -> str:
-    lines = [
-        f"concurrency {level.concurrency}: {level.delegations} delegations in {level.seconds:.2f} s: "
+    rates = (
         f"{level.delegations_per_second:.2f} delegations/s, {level.steps_per_second:.2f} steps/s, "
-        f"{level.output_tokens_per_second:.0f} output tokens/s",
+        f"{level.output_tokens_per_second:.0f} output tokens/s"
+    )
+    lines = [
+        f"concurrency {level.concurrency}: {level.delegations} delegations in {level.seconds:.2f} s: {rates}",
         f"tokens: {level.input_tokens} in ({level.cached_tokens} cached), {level.output_tokens} out",
         f"outcomes: {_counts(level.statuses)}; failures: {_counts(level.failures) or 'none'}",
         f"requests: {level.requests}; errors: {_counts(level.request_errors) or 'none'}",

@@ -55,10 +55,7 @@ def _level(seen: Seen, level: Level) -> str:
     return "".join(
         (
             f"<section><h2>Concurrency {level.concurrency}</h2>",
-            f"<p>{level.delegations} delegations in {level.seconds:.2f} s: {level.delegations_per_second:.2f} a second; "
-            f"{level.steps_per_second:.2f} steps a second; {level.output_tokens_per_second:.0f} output tokens a second; "
-            f"{level.cached_tokens} of {level.input_tokens} input tokens cached. Outcomes: "
-            f"{escape(', '.join(f'{count} {name}' for name, count in level.statuses.items()))}.</p>",
+            f"<p>{escape(_sentence(level))}</p>",
             limit if level.generator_limit else "",
             wrong,
             _table(level),
@@ -68,6 +65,16 @@ def _level(seen: Seen, level: Level) -> str:
             "</section>",
         )
     )
+
+
+def _sentence(level: Level) -> str:
+    outcomes = ", ".join(f"{count} {name}" for name, count in level.statuses.items())
+    rates = (
+        f"{level.delegations_per_second:.2f} a second; {level.steps_per_second:.2f} steps and "
+        f"{level.output_tokens_per_second:.0f} output tokens a second; "
+        f"{level.cached_tokens} of {level.input_tokens} input tokens cached"
+    )
+    return f"{level.delegations} delegations in {level.seconds:.2f} s: {rates}. Outcomes: {outcomes}."
 
 
 def _table(level: Level) -> str:

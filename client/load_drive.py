@@ -16,6 +16,8 @@ Start = Callable[[FanOut], "Future[TurnDone]"]
 _PART = "The harbour keeps {number} lamps, and each of them is lit by hand at dusk.\n"
 _PREFIX = "A load test asks the same of many delegates; this text is a part of every prompt. "
 _CHARACTERS_PER_TOKEN = 4
+_BEAT_SECONDS = 0.5
+"""A wait is never longer: on Windows a signal does not end it."""
 
 
 def sizes(delegations: int, fanout: int) -> list[int]:
@@ -86,7 +88,7 @@ def drive(fan_outs: list[FanOut], dues: list[float], slots: int, start: Start) -
             on_their_way += 1
             continue
         try:
-            ended.get(timeout=max(0.0, due - time.time()) if dues and fan_out else None)
+            ended.get(timeout=min(_BEAT_SECONDS, max(0.0, due - time.time())) if dues and fan_out else _BEAT_SECONDS)
             on_their_way -= 1
         except queue.Empty:
             continue
