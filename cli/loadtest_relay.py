@@ -10,11 +10,13 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from contextlib import aclosing
+from http import HTTPStatus
 from typing import Self
 
-import httpx
+import h11
 
+from fanjoin.cli.loadtest_upstream import Upstream, UpstreamError
 from fanjoin.cli.provider.server import Exchange, HttpServer
 from fanjoin.client.load_stats import Call
 
@@ -48,13 +50,12 @@ class Relay:
     def __init__(self, target: str, hooks: Hooks) -> None:
         self.url = ""
         self.calls: list[Call] = []
-        self._target = target.rstrip("/")
         self._hooks = hooks
         self._asked: Counter[str] = Counter()
         self._ready = threading.Event()
         self._loop = asyncio.new_event_loop()
         self._ended = asyncio.Event()
-        self._client: httpx.AsyncClient
+        self._upstream = Upstream(target)
         self._thread = threading.Thread(target=self._run, name="relay", daemon=True)
 
     def __enter__(self) -> Self:
@@ -77,13 +78,12 @@ class Relay:
             runner.run(self._serve())
 
     async def _serve(self) -> None:
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=256)
-        async with httpx.AsyncClient(timeout=None, limits=limits, trust_env=False) as self._client:  # noqa: S113 - agents have one
-            server = HttpServer(self._pass_on)
-            self.url = f"http://127.0.0.1:{await server.listen('127.0.0.1', 0)}"
-            self._ready.set()
-            await self._ended.wait()
-            server.close()
+        server = HttpServer(self._pass_on)
+        self.url = f"http://127.0.0.1:{await server.listen('127.0.0.1', 0)}"
+        self._ready.set()
+        await self._ended.wait()
+        server.close()
+        self._upstream.close()
 
     async def _pass_on(self, exchange: Exchange) -> None:
         found = _MARK.search(exchange.request.body)
@@ -94,8 +94,8 @@ class Relay:
         call.sent = time.time()
         try:
             await self._forward(exchange, call)
-        except httpx.HTTPError as error:
-            call.error = type(error).__name__
+        except UpstreamError as error:
+            call.error = str(error)
             exchange.cut()
         finally:
             call.ended = time.time()
@@ -112,24 +112,31 @@ class Relay:
         request = exchange.request
         headers = {name: value for name, value in request.headers.items() if name not in _OWN_HEADERS}
         headers["accept-encoding"] = "identity"
-        url = self._target + request.path
-        async with self._client.stream(request.method, url, headers=headers, content=request.body) as reply:
-            call.status = reply.status_code
-            kept = {name: value for name, value in reply.headers.items() if name not in _OWN_HEADERS}
-            kept["Content-Type"] = kept.pop("content-type", "application/json")
-            await exchange.start(reply.status_code, kept)
-            await self._stream(reply, exchange, call)
+        before = 0.0
+        async with aclosing(self._upstream.ask(request.method, request.path, headers, request.body)) as pieces:
+            async for piece in pieces:
+                now = time.time()
+                if isinstance(piece, h11.Response):
+                    call.status = piece.status_code
+                    await exchange.start(piece.status_code, _kept(piece))
+                    continue
+                if call.status == HTTPStatus.OK:
+                    _note(call, before, now)
+                before = now
+                await exchange.send(piece)
         exchange.finish()
 
-    async def _stream(self, reply: httpx.Response, exchange: Exchange, call: Call) -> None:
-        before = 0.0
-        note: Callable[[float], None] = call.gaps.append
-        async for piece in reply.aiter_raw():
-            now = time.time()
-            if reply.status_code == httpx.codes.OK:
-                if before:
-                    note(now - before)
-                else:
-                    call.first = now
-                before = now
-            await exchange.send(piece)
+
+def _kept(reply: h11.Response) -> dict[str, str]:
+    """Return the headers that are passed back."""
+    named = {name.decode("latin-1"): value.decode("latin-1") for name, value in reply.headers}
+    kept = {name: value for name, value in named.items() if name not in _OWN_HEADERS}
+    return {"Content-Type": kept.pop("content-type", "application/json"), **kept}
+
+
+def _note(call: Call, before: float, now: float) -> None:
+    """Write down when a piece of a body came."""
+    if before:
+        call.gaps.append(now - before)
+    else:
+        call.first = now

@@ -44,7 +44,7 @@ def test_faults_and_think_time_and_goals(home: Home, tmp_path: Path) -> None:
     """Delegates that are killed or hang are counted as that, nothing of them is left, and a missed goal is exit 1."""
     flags = ("--synthetic", "--delegations", "12", "--concurrency", "4", "--arrival", "poisson:8", "--timeout", "3s")
     scenario = ("--scenario", "fanout=3,steps=3,tool_delay=150ms,output=5,shared_prefix=100", "--seed", "4")
-    faults = ("--fault", "crash=0.3,hang=0.2,http500=0.1", "--slo", "failed=0,join_p99=100s")
+    faults = ("--fault", "crash=0.3,hang=0.2,http500=0.1,drop=0.1", "--slo", "failed=0,join_p99=100s")
     code, told, text = loadtest(home, tmp_path, *flags, *scenario, *faults)
     level = told["levels"][0]
     assert code == 1
@@ -58,6 +58,17 @@ def test_faults_and_think_time_and_goals(home: Home, tmp_path: Path) -> None:
     assert level["requests"] >= 3 * completed + level["request_errors"]["held for ever"]
     assert level["latency"]["join"]["max"] >= 3.0
     assert level["cpu_per_delegation"] is None or level["cpu_per_delegation"] > 0.005
+
+
+def test_an_endpoint_that_is_not_there_fails_every_delegate(home: Home, tmp_path: Path) -> None:
+    """Nobody listens: no delegate completes, each has its receipt, every request its error, and the exit code is 4."""
+    flags = ("--endpoint", "http://127.0.0.1:9/v1", "-m", "x", "--delegations", "2", "--timeout", "2s")
+    code, told, _ = loadtest(home, tmp_path, *flags)
+    level = told["levels"][0]
+    assert code == 4
+    assert level["wrong"] == []
+    assert "completed" not in level["statuses"]
+    assert set(level["request_errors"]) == {"no connection: ConnectionRefusedError"}
 
 
 @pytest.mark.parametrize(
