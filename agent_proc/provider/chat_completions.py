@@ -69,7 +69,7 @@ class ChatCompletions:
 
     def _question(self, messages: list[JsonObject], tools: list[JsonObject], refused: frozenset[str]) -> JsonObject:
         body: JsonObject = {"model": self._endpoint.model, "messages": messages}
-        if tools:
+        if tools and "tools" not in refused:
             body |= {"tools": tools, "parallel_tool_calls": True}
         elif self._schema is not None:  # beside tools, some servers would answer at once instead of calling any
             body["response_format"] = {"type": "json_schema", "json_schema": named(self._schema)}
@@ -81,8 +81,6 @@ class ChatCompletions:
         body |= {"stream": True, "stream_options": {"include_usage": True}}
         if "stream" in refused:
             del body["stream_options"]
-        if "tools" in refused:
-            body.pop("parallel_tool_calls", None)
         return {name: value for name, value in body.items() if name not in refused}
 
 

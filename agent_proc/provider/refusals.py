@@ -20,7 +20,7 @@ _NEVER = frozenset({"context_overflow", "auth", "billing", "content_filter", "ra
 _COMPLAINT = re.compile(
     r"unsupported|not? (?:be )?support|n't support|found that support|not implemented|requires|must be verified"
     r"|unknown|unrecogni[sz]ed|unexpected|unavailable|not permitted|not allowed"
-    r"|extra_forbidden|extra fields|additional propert"
+    r"|extra_forbidden|extra fields|additional propert|invalid schema|failed to parse grammar"
 )
 _PLAIN_COMPLAINT = re.compile(r"unsupported|not? (?:be )?support|n't support|not implemented|requires")
 """What counts when the server calls it an error of its own, which may be about anything."""

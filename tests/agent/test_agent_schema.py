@@ -77,6 +77,8 @@ REFUSALS = [
     "This response_format type is unavailable now",
     "Unknown parameter: 'text.format'.",
     "m does not support structured output",
+    "Invalid schema for response_format 'result': 'additionalProperties' is required to be false",
+    "Failed to initialize samplers: failed to parse grammar",
 ]
 
 
@@ -93,3 +95,17 @@ def test_each_format_says_it_in_its_own_way(mode: str, words: str) -> None:
         client.close()
     form = {"format": {"type": "json_schema", **FORM["json_schema"]}} if mode == "responses" else FORM
     assert [body.get(part) for body in server.bodies] == [form, form, None, None]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_server_that_refuses_tools_is_asked_for_the_form(mode: str) -> None:
+    """The form waits for tools only where there are any."""
+    part, answer = MODES[mode]
+    tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+    with serving(answer) as server:
+        endpoint = Endpoint(base_url=server.url, model="m", api_mode=mode)
+        client = open_client(endpoint, task(output_schema=SCHEMA, refused=("tools",)))
+        client.complete([{"role": "user", "content": "hi"}], [tool], lambda _: None)
+        client.close()
+    assert part in server.bodies[0]
+    assert not {"tools", "parallel_tool_calls"} & server.bodies[0].keys()

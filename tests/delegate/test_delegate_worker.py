@@ -150,7 +150,7 @@ def test_a_timeout_asks_first_and_keeps_what_was_said(home: Home) -> None:
 def test_a_fresh_interpreter_supervises_a_program_as_well(home: Home) -> None:
     """Where nothing is forked: results, a timeout with what was said, and nothing left."""
     home.config("delegation: {launcher: spawn, cancel_grace_seconds: 0.5}")
-    tasks = [{"goal": "plain"}, {"goal": "stubborn", "timeout": 1}, {"goal": "detached"}]
+    tasks = [{"goal": "plain"}, {"goal": "stubborn", "timeout": 4}, {"goal": "detached"}]
     value = result(home, task_file(home.path.parent / "tasks.jsonl", *tasks))
     assert fates(value) == [("completed", ""), ("timeout", "child_timeout"), ("completed", "")]
     assert value["results"][1]["partial_text"] == "so far of stubborn"

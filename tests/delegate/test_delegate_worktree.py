@@ -8,6 +8,8 @@ import pytest
 from delegate_support import delegated, goals, result, task_file
 from run_support import Home
 
+from fanjoin.ipc.paths import prepare_home
+
 WRITES = f"{sys.executable} {Path(__file__).parents[1] / 'children' / 'writes.py'}"
 
 
@@ -78,6 +80,7 @@ def test_resume_takes_away_what_a_killed_run_left_unchanged(home: Home, reposito
     """A clean worktree of an earlier run is made anew; one with a change is refused."""
     flags = ["--worktree", "-C", str(repository), "--resume"]
     files = task_file(home.path.parent / "tasks.jsonl", {"id": "a", "goal": "exit3"})
+    prepare_home(home.path)
     left = home.path / "worktrees" / f"repository-{git(repository, 'rev-parse', 'HEAD')[:10]}" / "a"
     git(repository, "worktree", "add", "--quiet", "-b", "fanjoin/a", str(left))
     assert delegated(home, files, *flags, worker="false").returncode == 4

@@ -76,7 +76,7 @@ def test_a_third_interrupt_exits_at_once_and_lifelines_do_the_rest(home: Home) -
     for _ in range(3):
         process.send_signal(signal.SIGINT)
         time.sleep(0.05)  # signals of one kind merge when they are sent faster than they are delivered
-    process.communicate(timeout=2)
+    process.communicate(timeout=DEADLINE)
     assert process.returncode == 130
     core.resume()
     home.check_nothing_left()

@@ -1,8 +1,10 @@
 """Standard streams that are closed, never end, or are read by somebody who leaves."""
 
+import contextlib
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -132,15 +134,24 @@ def test_the_query_comes_from_a_file_or_standard_input(home: Home, tmp_path: Pat
 def test_a_signal_does_not_wait_for_a_reader_that_is_stuck(home: Home) -> None:
     """The pipe is full and its reader asleep: SIGTERM still ends the run in time, with 143 and its records."""
     query = plan({"delegate": ["[[answer a]]"]}, {"do": "[[size 1000000]]"})
-    for flags in (["--format", "stream-json"], []):
+    for count, flags in enumerate((["--format", "stream-json"], []), start=1):
         process = home.start(query, *flags)
-        wait_until(lambda: home.path.joinpath("state.db").exists() and home.processes(), "start")
-        time.sleep(0.8)  # being blocked in write() makes no event
+        wait_until(lambda count=count: ended_turns(home) == count, "end of the turn, whose answer nobody reads")
+        time.sleep(0.3)  # being blocked in write() makes no event
         process.send_signal(signal.SIGTERM)
-        assert process.wait(6) == 143
+        assert process.wait(15) == 143
         process.communicate(timeout=5)
         home.check_nothing_left()
     assert home.statuses() == [("completed", "")] * 2
+
+
+def ended_turns(home: Home) -> int:
+    """Return how many turns the database knows to be over."""
+    if not (home.path / "state.db").exists():
+        return 0
+    with contextlib.suppress(sqlite3.OperationalError):  # its tables are being made
+        return len(home.rows("SELECT 1 FROM session_admissions WHERE status = 'terminal'"))
+    return 0
 
 
 @posix_only

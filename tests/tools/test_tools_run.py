@@ -124,7 +124,7 @@ def test_no_secret_reaches_a_command(home: Home, folder: Path) -> None:
 @pytest.mark.parametrize("launcher", ["zygote", "spawn"] if sys.platform == "linux" else ["spawn"])
 def test_a_timeout_ends_the_whole_group_of_a_command(home: Home, folder: Path, launcher: str) -> None:
     """B6, B7: a shell with a grandchild that is deaf to SIGTERM: all gone within the grace, and told as a timeout."""
-    limits = f"delegation: {{launcher: {launcher}, child_timeout_seconds: 4, cancel_grace_seconds: 3}}\n"
+    limits = f"delegation: {{launcher: {launcher}, child_timeout_seconds: 8, cancel_grace_seconds: 3}}\n"
     home.config(TERMINAL + "approvals: {mode: allow}\n" + limits)
     query = plan({"delegate": [child(call("run_command", command=f"({DEAF}) & wait"))]})
     process = home.start(query, "-C", str(folder), "--format", "json")
@@ -133,7 +133,7 @@ def test_a_timeout_ends_the_whole_group_of_a_command(home: Home, folder: Path, l
     assert not deaf.is_running()
     (entry,) = json.loads(out)["results"]
     assert (entry["status"], entry["error"]["reason"]) == ("timeout", "child_timeout")
-    assert 4 <= entry["duration_seconds"] < 8
+    assert 8 <= entry["duration_seconds"] < 12
     home.check_nothing_left()
 
 

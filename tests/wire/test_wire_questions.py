@@ -4,13 +4,12 @@ import base64
 from typing import Any
 
 import pytest
-from agent_support import KEY, Answer, plain, refuses, says, serving
+from agent_support import KEY, Answer, plain, refuses, says, serving, task
 from wire_support import HELLO, TOOL, Form, ask, client_of
 
-from fanjoin.agent_proc.prompt import shared_prefix
+from fanjoin.agent_proc.prompt import opening
 from fanjoin.agent_proc.provider.anthropic_messages import MAX_TOKENS
 from fanjoin.agent_proc.provider.failure import ProviderError
-from fanjoin.ipc.messages import AgentTask
 
 MESSAGES_OK = Form(body=b'{"content":[{"type":"text","text":"ok"}],"stop_reason":"end_turn"}').answer
 RESPONSES_OK = Form(
@@ -164,22 +163,20 @@ def test_where_questions_go(mode: str, ending: str, path: str) -> None:
 
 
 def test_siblings_share_a_cached_prefix() -> None:
-    """Two delegates of one call send the same first block, marked for the cache; their own context follows it."""
-    tasks = [
-        AgentTask(owner_id="d", session_id="s", text="g", depth=1, shared_context="ALL", context=own)
-        for own in ("one", "two")
-    ]
+    """Two delegates of one call send the same first block, marked for the cache: all but their own context."""
+    shared = {"depth": 1, "cwd": "/project", "toolsets": ("files",), "rules": "RULES", "shared_context": "ALL"}
     systems = []
-    for given in tasks:
-        prefix = shared_prefix(given)
-        messages = [{"role": "system", "content": f"{prefix}\n\n{given.context}"}, *HELLO]
-        fields = {"depth": 1, "shared_context": "ALL", "context": given.context}
-        systems.append(asked("anthropic_messages", messages, **fields)[0]["system"])
+    for own in ("one", "two"):
+        given = task(**shared, context=own)
+        systems.append(asked("anthropic_messages", opening(given), **shared, context=own)[0]["system"])
     first, second = systems
     assert first[0] == second[0]
-    assert first[0]["text"].endswith("ALL")
     assert first[0]["cache_control"] == {"type": "ephemeral"}
-    assert [one[1] for one in systems] == [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
+    places = [first[0]["text"].find(part) for part in ("/project", "RULES", "ALL")]
+    assert 0 < places[0] < places[1] < places[2]
+    assert [system[1:] for system in systems] == [
+        [{"type": "text", "text": f"Context of your task:\n{own}"}] for own in ("one", "two")
+    ]
 
 
 def test_thinking_gets_room_of_its_own() -> None:
