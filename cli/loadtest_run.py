@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from fanjoin.cli.loadtest_relay import Hooks, Relay
 from fanjoin.client.core_process import CoreProcess
+from fanjoin.client.depth import refuse_below_an_agent
 from fanjoin.client.fan_out import Limits, settings_for, submission
 from fanjoin.client.hub import Hub
 from fanjoin.client.load_drive import drive, fates, plan_for, sizes, tasks_of, write_parts
@@ -114,7 +115,7 @@ class _Test:
         self._numbers = count(1)
         self._provider = None if plan.endpoint else stack.enter_context(self._start_provider())
         self._target = plan.endpoint or (self._provider.url if self._provider else "")
-        self._traffic = _Traffic(plan.scenario, self._source)
+        self._traffic = _Traffic(plan.scenario, random.Random(plan.seed))  # noqa: S311 - nor are delays
         self._relay = stack.enter_context(Relay(self._target, self._traffic))
 
     def _start_provider(self) -> EmbeddedProvider:
@@ -173,6 +174,7 @@ class _Test:
         )
         environ = self._environ if plan.endpoint else {}
         turn = settings_for(home, environ, flags, None, Limits(concurrency=concurrency, timeout=plan.timeout)).turn
+        refuse_below_an_agent(turn, self._environ)
         through = replace(turn.delegate_endpoint, base_url=self._relay.url)
         return replace(turn, endpoint=through, delegate_endpoint=through)
 
