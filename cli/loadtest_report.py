@@ -59,7 +59,10 @@ def _level(seen: Seen, level: Level) -> str:
             limit if level.generator_limit else "",
             wrong,
             _table(level),
-            _figure("Latency: the share of all (%) that took no longer than so many seconds", _distribution(seen)),
+            _figure(
+                "Latency: the share of all (%) that took no longer than so many seconds (a power of ten at each mark)",
+                _distribution(seen),
+            ),
             _figure(_gantt_caption(len(seen.delegations)), _gantt(seen)),
             _figure("Delegates that ended, per second, over time in seconds", _throughput(seen)),
             "</section>",
@@ -92,7 +95,7 @@ def _figure(caption: str, drawing: str) -> str:
 
 
 def _distribution(seen: Seen) -> str:
-    return lines({part: _shares(sorted(values)) for part, values in latencies(seen).items() if values})
+    return lines({part: _shares(sorted(values)) for part, values in latencies(seen).items() if values}, decades=True)
 
 
 def _shares(ordered: Sequence[float]) -> list[tuple[float, float]]:

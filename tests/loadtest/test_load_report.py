@@ -68,7 +68,13 @@ def test_missed_goals_stand_on_the_page() -> None:
 
 def test_plots_of_nothing_are_plots() -> None:
     """A level in which nothing was measured has empty axes and no division by zero."""
-    for text in (lines({}), lines({"a": [(0.0, 0.0)]}), bars([], []), bars([[Bar(0.0, 0.0, "red")]], ["x"])):
+    for text in (
+        lines({}),
+        lines({}, decades=True),
+        lines({"a": [(0.0, 0.0)]}),
+        bars([], []),
+        bars([[Bar(0.0, 0.0, "red")]], ["x"]),
+    ):
         assert parsed(text).tag == "svg"
 
 
@@ -79,3 +85,12 @@ def test_a_delegate_that_never_started_has_one_bar() -> None:
     plan = {"endpoint": "", "model": "", "arrival": 0.0, "scenario": {}}
     gantt = drawings(page(plan, [seen], [figures(seen)], []))[1]
     assert len(gantt.findall("g/rect")) == 1
+
+
+def test_a_scale_of_decades_spreads_small_latencies() -> None:
+    """Each power of ten takes the same room, and what is too small to show is at the left edge."""
+    drawn = parsed(lines({"a": [(0.0, 0.0), (0.001, 1.0), (0.01, 2.0), (1.0, 3.0)]}, decades=True))
+    places = [float(point.split(",")[0]) for point in drawn.findall("polyline")[0].get("points", "").split()]
+    unit = places[1] - places[0]
+    assert places[0] == 55.0
+    assert [round((place - places[0]) / unit) for place in places] == [0, 1, 2, 4]
