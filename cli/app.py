@@ -25,6 +25,7 @@ _COMMANDS = {
     "sessions": ("fanjoin.cli.sessions_command:sessions_command", "List, show, export, delete and resolve sessions."),
     "receipts": ("fanjoin.cli.listing:receipts_command", "List or show how delegates ended."),
     "config": ("fanjoin.cli.config_command:config_command", "Show or check the configuration."),
+    "loadtest": ("fanjoin.cli.loadtest:loadtest_command", "Measure fan-outs against an endpoint."),
     "provider": ("fanjoin.cli.provider.command:provider_command", "Serve a synthetic or a small local model."),
 }
 

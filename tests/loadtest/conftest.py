@@ -1,0 +1,22 @@
+"""Fixtures of the tests of the load test: homes of whole runs."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "run"))
+
+from run_support import Home, Provider
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    """Return a home with a provider that answers after 0.2 s, 50 words a second."""
+    provider = Provider(tmp_path / "requests.jsonl", "--latency", "0.2", "--token-rate", "50")
+    home = Home(tmp_path / "home", provider)
+    yield home
+    provider.close()
+    for process in home.processes():
+        process.kill()
