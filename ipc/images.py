@@ -15,6 +15,8 @@ _MARKS = (
     (b"GIF87a", "image/gif"),
     (b"GIF89a", "image/gif"),
 )
+GONE = "[an image that is not kept any more]"
+"""What the model reads in its place."""
 _REFERENCE = "fanjoin-image:"
 
 
@@ -33,7 +35,7 @@ def as_submitted(data: bytes) -> JsonObject:
     """
     media_type = media_type_of(data)
     if len(data) > MOST_BYTES:
-        raise ValueError(f"has {len(data):,} bytes; the limit is {MOST_BYTES:,} (20 MiB)")
+        raise ValueError(f"has more than {MOST_BYTES:,} bytes (20 MiB), the limit")
     if media_type is None:
         raise ValueError("is not a PNG, JPEG, WebP or GIF image")
     digest = hashlib.sha256(data).hexdigest()
@@ -84,13 +86,12 @@ def image_part(image: JsonObject) -> JsonObject:
     return {"type": "image_url", "image_url": {"url": f"{_REFERENCE}{image['media_type']};{image['sha256']}"}}
 
 
-def with_data(folder: Path, image: JsonObject) -> JsonObject:
-    """Return a named image with its bytes again.
-
-    Raises:
-        OSError: its file is gone.
-    """
-    data = base64.b64encode((folder / str(image["sha256"])).read_bytes()).decode()
+def with_data(folder: Path, image: JsonObject) -> JsonObject | None:
+    """Return a named image with its bytes again; None when its file is gone or cannot be read."""
+    try:
+        data = base64.b64encode((folder / str(image["sha256"])).read_bytes()).decode()
+    except OSError:
+        return None
     return {"media_type": image["media_type"], "sha256": image["sha256"], "data": data}
 
 
@@ -107,8 +108,7 @@ def _filled_part(folder: Path, part: JsonObject) -> JsonObject:
     if not url.startswith(_REFERENCE):
         return part
     media_type, _, digest = url.removeprefix(_REFERENCE).partition(";")
-    try:
-        image = with_data(folder, {"media_type": media_type, "sha256": digest})
-    except OSError:
-        return {"type": "text", "text": "[an image that is not kept any more]"}
+    image = with_data(folder, {"media_type": media_type, "sha256": digest})
+    if image is None:
+        return {"type": "text", "text": GONE}
     return {"type": "image_url", "image_url": {"url": f"data:{media_type};base64,{image['data']}"}}

@@ -314,11 +314,13 @@ class Driver:
                 self.desk.snapshot(effect)
 
     def _with_images(self, task: AgentTask) -> AgentTask:
-        """Return a task with the bytes of the images that it and its history name."""
+        """Return a task with the bytes of the images that it and its history name; one that is gone becomes a note."""
         if task.depth:
             return task
         history = [images.filled_in(self._images, message) for message in task.history]
-        return replace(task, history=history, images=[images.with_data(self._images, one) for one in task.images])
+        found = [images.with_data(self._images, one) for one in task.images]
+        text = "\n".join(filter(None, [task.text, *(images.GONE for image in found if image is None)]))
+        return replace(task, text=text, history=history, images=[image for image in found if image is not None])
 
     def _launch(self, effect: Launch) -> None:
         nonce = new_secret()

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from fanjoin.ipc.codec import Codec
 from fanjoin.ipc.errors import BadFrameError
-from fanjoin.ipc.messages import Attach, Event, FromViewer, Pong, ToViewer, TurnDone
+from fanjoin.ipc.messages import Attach, Event, FromViewer, Pong, Refused, ToViewer, TurnDone
 from fanjoin.ipc.session_messages import Gap
 from fanjoin.ipc.text import head_and_tail
 
@@ -99,17 +99,11 @@ class FrontDoor:
             viewer.waiting.append(self._encode(gap))
 
     def _encode(self, message: ToViewer) -> bytes:
-        """Return a frame; without room in the spool that of what fits, since a viewer must learn of a turn's end."""
+        """Return a frame; of a message that is large while the spool has no room, one that fits: somebody waits."""
         try:
             return self._codec.encode(message)
         except (OSError, BadFrameError) as error:
-            if isinstance(message, TurnDone):
-                answer = head_and_tail(message.answer, MAX_ANSWER_CHARS)
-                told = replace(message, answer=answer, results=[], recorded=False, storage_error=str(error))
-                return self._codec.encode(told)
-            if isinstance(message, Event):
-                return self._codec.encode(replace(message, data={}))
-            raise
+            return self._codec.encode(_small(message, str(error)))
 
     def forget(self, name: str) -> None:
         """Keep nothing more for a viewer that is gone for good."""
@@ -142,3 +136,18 @@ class FrontDoor:
                 viewer.routing_id, viewer.lost = None, True
                 return
             viewer.waiting.popleft()
+
+
+def _small(message: ToViewer, problem: str) -> ToViewer:
+    """Return what is told instead of a message that cannot be sent whole: a turn's end, or that an answer cannot be."""
+    match message:
+        case TurnDone():
+            answer = head_and_tail(message.answer, MAX_ANSWER_CHARS)
+            return replace(message, answer=answer, results=[], recorded=False, storage_error=problem)
+        case Event():
+            return replace(message, data={})
+        case Gap():
+            return message
+        case _:
+            text = f"The answer is too large to be told: {problem}."
+            return Refused(request_id=message.request_id, reason="storage_unavailable", message=text)

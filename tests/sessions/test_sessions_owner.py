@@ -1,11 +1,15 @@
 """Sessions as their owner keeps them: identities, order, one owner, events."""
 
+import shutil
 from itertools import pairwise
 
 from run_support import Home, delegate_plan, plan, wait_until
 from sessions_support import Owners, messages
+from test_sessions_command import PNG
 
+from fanjoin.ipc.images import GONE, as_submitted
 from fanjoin.ipc.messages import Accepted, CancelTurn, Done, Event, Refused, TurnDone
+from fanjoin.ipc.paths import images_folder
 from fanjoin.ipc.session_messages import (
     CreateSession,
     DelegationList,
@@ -211,3 +215,29 @@ def test_delegates_that_run_are_listed(owners: Owners) -> None:
 
     wait_until(listed, "listing of both")
     client.take(TurnDone)
+
+
+def test_a_session_that_is_submitted_to_is_not_deleted(owners: Owners) -> None:
+    """Asked for right behind a submission, before that is admitted: the deletion is refused, the turn runs."""
+    owner = owners.start()
+    client = owner.client()
+    session_id = client.session()
+    client.send(owner.submit(session_id, "hello"))
+    client.send(DeleteSession(request_id="r_delete", session_id=session_id))
+    assert client.take(Refused).reason == "session_busy"
+    assert client.take(TurnDone).status == "completed"
+    client.ask(DeleteSession(request_id="r_again", session_id=session_id), Done)
+    assert client.ask(owner.submit(session_id, "more"), Refused).reason == "not_found"
+
+
+def test_a_turn_whose_image_is_gone_runs_without_it(owners: Owners, home: Home) -> None:
+    """Its file was removed while the turn waited: the model is told so, and the supervisor lives on."""
+    owner = owners.start()
+    client = owner.client()
+    session_id = client.session()
+    first = client.ask(owner.submit(session_id, "[[hang]] first"), Accepted)
+    client.ask(owner.submit(session_id, "look", images=[as_submitted(PNG)]), Accepted)
+    shutil.rmtree(images_folder(home.path))
+    client.send(CancelTurn(admission_id=first.admission_id))
+    assert client.take(TurnDone, lambda done: done.admission_id != first.admission_id).status == "completed"
+    assert home.provider.requests()[-1]["user"] == f"look\n{GONE}"

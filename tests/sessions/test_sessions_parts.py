@@ -18,9 +18,9 @@ from fanjoin.ipc.codec import front_side, viewer_side
 from fanjoin.ipc.config import Flags, load_config, resolve
 from fanjoin.ipc.config_session import environment_for, frozen, taken_up
 from fanjoin.ipc.errors import UserError
-from fanjoin.ipc.messages import Attach, Done, Event
+from fanjoin.ipc.messages import Attach, Done, Event, Refused
 from fanjoin.ipc.payload import TurnFlags, payload_json, read_payload
-from fanjoin.ipc.session_messages import Gap
+from fanjoin.ipc.session_messages import Gap, MessagePage
 from fanjoin.supervisor.core.event_log import KEPT_BYTES, KEPT_EVENTS, KEPT_SESSIONS, EventLog
 from fanjoin.supervisor.core.history import repaired
 from fanjoin.supervisor.front import MAX_WAITING, FrontDoor
@@ -223,5 +223,24 @@ def test_a_viewer_that_reads_too_slowly_is_told_what_it_missed() -> None:
                 told.append(codec.decode(dealer.recv()))
         assert [one.sequence for one in told[:-2]] == list(range(1, MAX_WAITING + 1))
         assert told[-2:] == [Done(request_id="r"), Gap(session_id="s", first=MAX_WAITING + 1, last=MAX_WAITING + 5)]
+        dealer.close(linger=0)
+        router.close(linger=0)
+
+
+def test_an_answer_that_finds_no_room_is_refused() -> None:
+    """A large one needs a file; where none can be written its viewer is told so, and the supervisor lives on."""
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as router, context.socket(zmq.DEALER) as dealer:
+        router.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        router.bind("inproc://front")
+        door = FrontDoor(router, front_side(Path("/no/such/spool")), lambda _viewer, _message: None)
+        door.tell("v", MessagePage(request_id="r", session_id="s", messages=[{"text": "x" * (1 << 21)}], first=0, message_count=1))
+        dealer.connect("inproc://front")
+        codec = viewer_side()
+        dealer.send(codec.encode(Attach(viewer="v")))
+        while not dealer.poll(0):
+            door.drain()
+        told = codec.decode(dealer.recv())
+        assert isinstance(told, Refused)
+        assert (told.request_id, told.reason) == ("r", "storage_unavailable")
         dealer.close(linger=0)
         router.close(linger=0)
