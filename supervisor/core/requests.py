@@ -155,13 +155,12 @@ def _retry(state: State, viewer: str, request: ResolveUnknown, session: Session,
 
 def _delete(state: State, viewer: str, request: DeleteSession) -> None:
     def opened(session: Session, _created: bool) -> None:
-        if session.session_id in state.queues or session.running or session.unknown:
+        if session.session_id in state.queues or session.running or session.unknown or session.lookups:
             message = f"Session {session.session_id} has turns or delegates that have not ended. Nothing was deleted."
             refuse(state, Asker(viewer, request.request_id), "session_busy", message)
             return
         state.persist([SessionDeleted(session_id=session.session_id, at=state.wall)], _deleted(state, viewer, request))
-        session.ready.clear()
-        session.followers.clear()
+        del state.sessions[session.session_id]  # what comes now finds it deleted
 
     open_session(state, Asker(viewer, request.request_id), OpenSession(session_id=request.session_id), opened)
 
