@@ -6,7 +6,6 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from fanjoin.client.lock import is_held
 from fanjoin.client.records import open_readonly
 from fanjoin.client.viewer import Viewer
 from fanjoin.ipc.endpoints import Endpoints
@@ -14,6 +13,7 @@ from fanjoin.ipc.errors import RunError, UserError
 from fanjoin.ipc.ids import REQUEST, TURN, new_id
 from fanjoin.ipc.messages import CancelDelegate, CancelTurn, Ping, Refused, ToViewer
 from fanjoin.ipc.paths import endpoints_file, instance_folder
+from fanjoin.ipc.platform import is_locked
 
 ANSWER_SECONDS = 10.0
 _NAMES = 10
@@ -41,7 +41,7 @@ def cancel(home: Path, prefix: str) -> str:
     """
     target = _find(home, prefix)
     folder = instance_folder(home, target.owner_id)
-    if not is_held(folder / "lock"):
+    if not is_locked(folder / "lock"):
         raise RunError(
             f"The supervisor of {target.target_id} is gone: nothing of it runs any more. The next start under this "
             "home records that."

@@ -44,9 +44,9 @@ def find_daemon(home: Path) -> "DaemonDescriptor | None":
 
 def lives(home: Path, descriptor: "DaemonDescriptor") -> bool:
     """Say whether the process that wrote a descriptor lives."""
-    from fanjoin.client.lock import is_held
+    from fanjoin.ipc.platform import is_locked
 
-    return is_held(instance_folder(home, descriptor.instance_id) / "lock")
+    return is_locked(instance_folder(home, descriptor.instance_id) / "lock")
 
 
 def require_same_version(descriptor: "DaemonDescriptor") -> None:
@@ -228,12 +228,12 @@ def _first_word(process: "subprocess.Popen[bytes]", bootstrap: "CoreBootstrap") 
 
 def _another(home: Path) -> "DaemonDescriptor | None":
     """Return the daemon that was faster, once it is ready."""
-    from fanjoin.client.lock import is_held
     from fanjoin.ipc.paths import daemon_lock
+    from fanjoin.ipc.platform import is_locked
 
     deadline = time.monotonic() + READY_SECONDS
     while (found := find_daemon(home)) is None:
-        if time.monotonic() > deadline or not is_held(daemon_lock(home)):
+        if time.monotonic() > deadline or not is_locked(daemon_lock(home)):
             return None
         time.sleep(LOOK_SECONDS)
     return found
@@ -291,10 +291,10 @@ def stop_daemon(home: Path, *, now: bool, told: Callable[["DaemonDescriptor"], N
 
 def _await_end(home: Path, found: "DaemonDescriptor") -> None:
     """Wait until a daemon has ended; the lock of the home goes with its process, unless the next one has it."""
-    from fanjoin.client.lock import is_held
     from fanjoin.ipc.paths import daemon_lock
+    from fanjoin.ipc.platform import is_locked
 
-    while lives(home, found) or (is_held(daemon_lock(home)) and find_daemon(home) is None):
+    while lives(home, found) or (is_locked(daemon_lock(home)) and find_daemon(home) is None):
         time.sleep(LOOK_SECONDS)
 
 

@@ -9,10 +9,10 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from fanjoin.client.lock import is_held
 from fanjoin.ipc.errors import StorageError, UserError
 from fanjoin.ipc.messages import JsonObject
 from fanjoin.ipc.paths import database_file
+from fanjoin.ipc.platform import is_locked
 from fanjoin.ipc.state_file import explain, require_known_version
 
 _BUSY_SECONDS = 5.0
@@ -61,7 +61,7 @@ class Receipt(ReceiptLine, frozen=True, kw_only=True):
 
 _Kind = TypeVar("_Kind", bound=Struct)
 OwnerLives = Callable[[Path], bool]
-owner_lives: OwnerLives = is_held
+owner_lives: OwnerLives = is_locked
 
 
 @contextmanager

@@ -24,8 +24,6 @@ from fanjoin.supervisor.main import early_zygote, take_standard_streams
 if TYPE_CHECKING:
     from fanjoin.supervisor.launch.zygote import ZygoteHandle
 
-CLAIM_SECONDS = 1.0
-"""How long the lock is tried for: who only looks whether it is free holds it for an instant."""
 _ENDING_SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGBREAK")
 
 
@@ -126,11 +124,9 @@ class Daemon:
 
     def _claim(self) -> object:
         """Become the one daemon of the home; the lock lives as long as this process."""
-        deadline = time.monotonic() + CLAIM_SECONDS
-        while (lock := platform.try_lock(daemon_lock(self._home))) is None:
-            if time.monotonic() > deadline:
-                raise RunError(f"A daemon serves {self._home} already; `fanjoin daemon status` names it.")
-            time.sleep(0.01)
+        lock = platform.try_lock(daemon_lock(self._home))
+        if lock is None:
+            raise RunError(f"A daemon serves {self._home} already; `fanjoin daemon status` names it.")
         return lock
 
     def _publish(self) -> None:

@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 from fanjoin.ipc.platform.lockfile import LockFile
 
@@ -17,17 +17,36 @@ if sys.platform != "win32":
     POLLS_PIPES = True
     """Whether ZeroMQ can wait for a pipe; where it cannot, a thread has to read it."""
 
+    _LOOK_SECONDS = 0.05
+    """How long a lock is tried for while somebody only looks whether it is held."""
     _RESET = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
 
     def try_lock(path: Path) -> LockFile | None:
         """Take the lock of a file, made when missing; None when another process holds it."""
         file = open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b")  # noqa: SIM115 - it is the lock
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.close()
-            return None
+        deadline = time.monotonic() + _LOOK_SECONDS
+        while not _flock(file, fcntl.LOCK_EX):
+            if not _flock(file, fcntl.LOCK_SH) or time.monotonic() > deadline:
+                file.close()
+                return None
+            _flock(file, fcntl.LOCK_UN)  # somebody only looks: a moment later it is free
+            time.sleep(0.001)
         return LockFile(file)
+
+    def is_locked(path: Path) -> bool:
+        """Say whether a process holds the lock of a file; many may look at once. A missing file has no holder."""
+        try:
+            with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC), "rb") as file:
+                return not _flock(file, fcntl.LOCK_SH)
+        except FileNotFoundError:
+            return False
+
+    def _flock(file: BinaryIO, kind: int) -> bool:
+        try:
+            fcntl.flock(file, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
     def can_write(descriptor: int, seconds: float) -> bool:
         """Wait at most so long until a write of up to 4096 bytes would not block; says whether it would not."""

@@ -25,6 +25,7 @@ __all__ = [
     "detached_flags",
     "end_process",
     "has_children",
+    "is_locked",
     "leftovers",
     "limit_memory",
     "oom_kills",
@@ -120,7 +121,19 @@ if sys.platform == "win32":
         except OSError:
             file.close()
             return None
+        file.write(b"\0")  # so that there is something that others cannot read
+        file.flush()
         return LockFile(file)
+
+    def is_locked(path: Path) -> bool:
+        """Say whether a process holds the lock of a file; many may look at once. A missing file has no holder."""
+        try:
+            path.read_bytes()
+        except FileNotFoundError:
+            return False
+        except PermissionError:
+            return True
+        return False
 
     def can_write(descriptor: int, seconds: float) -> bool:
         """Say yes: there is no way to ask a pipe or a console, so a write may block."""

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,24 @@ def test_a_lock_has_one_holder_until_it_is_closed(tmp_path: Path) -> None:
     again = platform.try_lock(tmp_path / "lock")
     assert again is not None
     again.close()
+
+
+def test_looking_at_a_lock_takes_it_from_nobody(tmp_path: Path) -> None:
+    """However many look at once: a free lock never seems held and can be taken; a held one seems held to all."""
+    path = tmp_path / "lock"
+    assert not platform.is_locked(path)
+    assert not path.exists()
+    path.touch()
+    looks = 1_500
+    with ThreadPoolExecutor(4) as pool:
+        seen = [pool.submit(lambda: [platform.is_locked(path) for _ in range(looks)]) for _ in range(4)]
+        assert not any(any(one.result()) for one in seen)
+        for _ in range(4):
+            pool.submit(lambda: [platform.is_locked(path) for _ in range(looks)])
+        lock = platform.try_lock(path)
+        assert lock is not None
+        assert platform.is_locked(path)
+    lock.close()
 
 
 def test_a_lock_dies_with_its_holder(tmp_path: Path) -> None:
