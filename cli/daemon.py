@@ -10,7 +10,7 @@ from fanjoin.cli import streams
 from fanjoin.cli.app import Start
 from fanjoin.cli.printing import print_json, print_text
 from fanjoin.cli.table import duration
-from fanjoin.client.daemon import become_daemon, find_daemon, start_daemon, stop_daemon
+from fanjoin.client.daemon import become_daemon, explain_unready, find_daemon, start_daemon, stop_daemon
 from fanjoin.ipc.config import load_config
 from fanjoin.ipc.daemon_file import DaemonDescriptor
 from fanjoin.ipc.paths import home_from, prepare_home
@@ -34,16 +34,21 @@ def run_command() -> None:
 
 @daemon_command.command("start")
 @_json_option
-def start_command(*, as_json: bool) -> None:
+def start_command(*, as_json: bool) -> int:
     """Start a daemon in the background and return when it is ready; one that is there already will do."""
     home = _home()
     for warning in load_config(home).warnings:
         streams.complain(f"warning: {warning}")
-    daemon, new = start_daemon(home)
+    try:
+        daemon, new = start_daemon(home)
+    except KeyboardInterrupt:
+        streams.complain("The daemon was not started.")
+        return 130
     if as_json:
         print_json(_facts(daemon) | {"started": new})
     else:
         print_text(f"The daemon {'is ready' if new else 'was there already'}: {_line(home, daemon)}")
+    return 0
 
 
 @daemon_command.command("stop")
@@ -75,7 +80,7 @@ def status_command(*, as_json: bool) -> int:
     if as_json:
         print_json({"running": False} if daemon is None else {"running": True} | _facts(daemon))
     elif daemon is None:
-        print_text(f"No daemon serves {home}. `fanjoin daemon start` starts one.")
+        print_text(explain_unready(home) or f"No daemon serves {home}. `fanjoin daemon start` starts one.")
     else:
         print_text(_line(home, daemon))
         if daemon.version != VERSION:

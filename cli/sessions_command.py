@@ -140,6 +140,7 @@ def _ask(request: DeleteSession | ResolveUnknown) -> None:
     """Have a supervisor that is started for it do something."""
     from fanjoin.client.ask import ask
     from fanjoin.client.core import core_for
-    from fanjoin.ipc.settings import SupervisorSettings
+    from fanjoin.ipc.config import load_config, supervisor_settings
 
-    ask(core_for(prepare_home(home_from(os.environ))), request, SupervisorSettings())
+    home = prepare_home(home_from(os.environ))
+    ask(core_for(home), request, supervisor_settings(load_config(home), os.environ))

@@ -1,11 +1,10 @@
 """One question or wish to a supervisor: the daemon, or one that is started for it alone."""
 
 from fanjoin.client.core import Core
-from fanjoin.client.run import AGENT_ENTRY, BEAT_SECONDS, CLOSE_SECONDS, raise_if_refused
-from fanjoin.client.viewer import Viewer
-from fanjoin.ipc.bootstrap import CoreBootstrap
+from fanjoin.client.run import CLOSE_SECONDS, bootstrap_for, raise_if_refused
+from fanjoin.client.viewer import BEAT_SECONDS, Patience, Viewer
 from fanjoin.ipc.errors import OwnerLostError
-from fanjoin.ipc.messages import ToViewer
+from fanjoin.ipc.messages import Pong, ToViewer
 from fanjoin.ipc.session_messages import DeleteSession, ResolveUnknown
 from fanjoin.ipc.settings import SupervisorSettings
 
@@ -15,29 +14,33 @@ def ask(core: Core, request: DeleteSession | ResolveUnknown, settings: Superviso
 
     Raises:
         UserError, RunError: it cannot run here, or refused.
-        OwnerLostError: it died.
+        OwnerLostError: it died, or does not answer.
     """
-    bootstrap = CoreBootstrap(
-        home=str(core.home), instance_id=core.instance_id, owned=True, agent_entry=AGENT_ENTRY, settings=settings
-    )
     try:
-        viewer = Viewer(core.endpoints(bootstrap), core.viewer)
+        viewer = Viewer(core.endpoints(bootstrap_for(core, settings)), core.viewer)
         try:
             viewer.send(request)
-            return _answer(core, viewer)
+            return _answer(core, viewer, settings.silence_seconds)
         finally:
             viewer.close()
     finally:
         core.close(CLOSE_SECONDS)
 
 
-def _answer(core: Core, viewer: Viewer) -> ToViewer:
+def _answer(core: Core, viewer: Viewer, seconds: float) -> ToViewer:
+    patience = Patience(seconds)
     while True:
         alive = core.alive
-        viewer.wait(BEAT_SECONDS)
-        message = viewer.receive()
-        if message is not None:
-            raise_if_refused(message)
-            return message
+        silent = not viewer.wait(BEAT_SECONDS)
+        while (message := viewer.receive()) is not None:
+            patience.heard()
+            if not isinstance(message, Pong):
+                raise_if_refused(message)
+                return message
         if not alive:
             raise OwnerLostError(f"The supervisor died before it answered. Its log is {core.log}.")
+        if silent and patience.is_over(viewer):
+            raise OwnerLostError(
+                f"The supervisor (process {core.pid}) did not answer for {seconds:g} s (supervisor.silence_seconds); "
+                f"whether it does what it was asked for is open. Its log is {core.log}."
+            )

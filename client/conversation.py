@@ -7,11 +7,10 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from fanjoin.client.core import Core
-from fanjoin.client.run import AGENT_ENTRY, BEAT_SECONDS
-from fanjoin.client.viewer import Viewer
+from fanjoin.client.run import bootstrap_for
+from fanjoin.client.viewer import BEAT_SECONDS, Patience, Viewer
 from fanjoin.client.wake import Wake
-from fanjoin.ipc.bootstrap import CoreBootstrap
-from fanjoin.ipc.messages import Ping, Pong, ToViewer
+from fanjoin.ipc.messages import Pong, ToViewer
 from fanjoin.ipc.settings import SupervisorSettings
 
 CLOSE_SECONDS = 20.0
@@ -51,15 +50,7 @@ class Line:
         self._something = threading.Condition()
         self._wake = Wake()
         self._closed = False
-        bootstrap = CoreBootstrap(
-            home=str(core.home),
-            instance_id=core.instance_id,
-            owned=True,
-            agent_entry=AGENT_ENTRY,
-            settings=settings,
-            environ=environ,
-        )
-        self._viewer = Viewer(core.endpoints(bootstrap), core.viewer)
+        self._viewer = Viewer(core.endpoints(bootstrap_for(core, settings, environ=environ)), core.viewer)
         self._viewer.also_watch(self._wake.fileno())
         core.call_when_gone(self._wake.set)
         self._thread = threading.Thread(target=self._listen, daemon=True)
@@ -84,11 +75,11 @@ class Line:
             return bool(self._incoming)
 
     def _listen(self) -> None:
-        silent_beats = 0
+        patience = Patience(self._settings.silence_seconds)
         while not self._closed:
             alive = self._core.alive
             while (message := self._viewer.receive()) is not None:
-                silent_beats = 0
+                patience.heard()
                 if not isinstance(message, Pong):
                     self._hear(message)
             if not alive:
@@ -96,12 +87,9 @@ class Line:
                 return
             while self._outgoing:
                 self._viewer.send(self._outgoing.popleft())
-            if not self._viewer.wait(BEAT_SECONDS):
-                silent_beats += 1
-                if silent_beats * BEAT_SECONDS > self._settings.silence_seconds:
-                    self._hear(Lost(f"The supervisor did not answer for {self._settings.silence_seconds:g} s"))
-                    return
-                self._viewer.send(Ping(request_id="beat"))
+            if not self._viewer.wait(BEAT_SECONDS) and patience.is_over(self._viewer):
+                self._hear(Lost(f"The supervisor did not answer for {self._settings.silence_seconds:g} s"))
+                return
             self._wake.clear()
 
     def _hear(self, heard: Heard) -> None:

@@ -16,11 +16,11 @@ from fanjoin.ipc.paths import daemon_file, endpoints_file, instance_folder
 from fanjoin.ipc.version import VERSION
 
 if TYPE_CHECKING:
+    from fanjoin.client.viewer import Viewer
     from fanjoin.ipc.bootstrap import CoreBootstrap
     from fanjoin.ipc.daemon_file import DaemonDescriptor
     from fanjoin.ipc.endpoints import Endpoints
 
-AGENT_ENTRY = "fanjoin.agent_proc.main:run"
 READY_SECONDS = 60.0
 """How long a daemon may take from its bootstrap to its first word, recovery after a crash included."""
 LOOK_SECONDS = 0.02
@@ -47,6 +47,24 @@ def lives(home: Path, descriptor: "DaemonDescriptor") -> bool:
     from fanjoin.ipc.platform import is_locked
 
     return is_locked(instance_folder(home, descriptor.instance_id) / "lock")
+
+
+def explain_unready(home: Path) -> str:
+    """Return what to know of a daemon that holds a home without a descriptor; nothing when there is none."""
+    from fanjoin.client.records import open_readonly
+    from fanjoin.ipc.paths import daemon_lock
+    from fanjoin.ipc.platform import is_locked
+
+    if not is_locked(daemon_lock(home)):
+        return ""
+    sql = "SELECT pid, lock_path FROM owners WHERE kind = 'daemon' AND ended_at IS NULL"
+    with open_readonly(home) as connection:
+        rows = connection.execute(sql).fetchall() if connection is not None else []
+    pids = [f"process {pid}" for pid, lock_path in rows if is_locked(Path(lock_path))]
+    return (
+        f"A daemon holds {home} and is not ready ({', '.join(pids) or 'not registered yet'}): it starts or ends just "
+        "now. If that lasts, somebody has removed its run/daemon.json: end that process by SIGTERM and start it again."
+    )
 
 
 def require_same_version(descriptor: "DaemonDescriptor") -> None:
@@ -166,6 +184,7 @@ def start_daemon(home: Path) -> "tuple[DaemonDescriptor, bool]":
 
 
 def _bootstrap(home: Path) -> "CoreBootstrap":
+    from fanjoin.client.run import AGENT_ENTRY, WORKER_ENTRY
     from fanjoin.ipc.bootstrap import CoreBootstrap
     from fanjoin.ipc.config import load_config, supervisor_settings
     from fanjoin.ipc.config_session import environment_for
@@ -176,6 +195,7 @@ def _bootstrap(home: Path) -> "CoreBootstrap":
         instance_id=new_id(INSTANCE),
         owned=False,
         agent_entry=AGENT_ENTRY,
+        worker_entry=WORKER_ENTRY,
         settings=supervisor_settings(config, os.environ),
         environ=environment_for(config, os.environ),
         daemon=True,
@@ -264,13 +284,15 @@ def stop_daemon(home: Path, *, now: bool, told: Callable[["DaemonDescriptor"], N
         told: called once it has been asked.
 
     Raises:
-        RunError: it does not obey.
+        RunError: it does not obey, or cannot be reached.
     """
     from fanjoin.client.viewer import Viewer
     from fanjoin.ipc.messages import Drain
 
     found = find_daemon(home)
     if found is None:
+        if unready := explain_unready(home):
+            raise RunError(unready)
         return None
     try:
         viewer = Viewer(endpoints_of(home, found), new_id(_VIEWER))
@@ -307,7 +329,3 @@ def _await_answer(home: Path, found: "DaemonDescriptor", viewer: "Viewer") -> No
                 f"When it hangs, end process {found.pid} by force: the next start recovers what it held."
             )
         viewer.wait(LOOK_SECONDS)
-
-
-if TYPE_CHECKING:
-    from fanjoin.client.viewer import Viewer

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from concurrent.futures import Future
 
 from fanjoin.client.core_process import CoreProcess
-from fanjoin.client.run import BEAT_SECONDS, CLOSE_SECONDS, Told, bootstrap_for
-from fanjoin.client.viewer import Viewer
+from fanjoin.client.run import CLOSE_SECONDS, Told, bootstrap_for
+from fanjoin.client.viewer import BEAT_SECONDS, Patience, Viewer
 from fanjoin.client.wake import Wake
 from fanjoin.ipc.endpoints import Endpoints
 from fanjoin.ipc.errors import OwnerLostError, RunError
-from fanjoin.ipc.messages import Accepted, CancelTurn, Event, Ping, Refused, Submit, ToViewer, TurnDone
+from fanjoin.ipc.messages import Accepted, CancelTurn, Event, Refused, Submit, ToViewer, TurnDone
 from fanjoin.ipc.settings import SupervisorSettings
 
 
@@ -67,7 +67,7 @@ class Hub:
         self._lock = threading.Lock()
         self._closing = False
         self._gone: Exception | None = None
-        self._silent_beats = 0
+        self._patience = Patience(settings.silence_seconds)
         try:
             endpoints = core.endpoints(bootstrap_for(core, settings))
         except BaseException:
@@ -138,21 +138,15 @@ class Hub:
                 viewer.send(self._outbox.popleft())
             alive = self._core.alive
             while (message := viewer.receive()) is not None:
-                self._silent_beats = 0
+                self._patience.heard()
                 self._hear(message)
             if not alive:
                 raise OwnerLostError(
                     "The supervisor died; what ran has no result. Receipts of tasks that had ended are kept, and "
                     f"resume=True runs the rest. The supervisor's log is {self._core.log}."
                 )
-            if not viewer.wait(BEAT_SECONDS):
-                self._expect_life(viewer)
-
-    def _expect_life(self, viewer: Viewer) -> None:
-        self._silent_beats += 1
-        if self._silent_beats * BEAT_SECONDS > self._settings.silence_seconds:
-            self._core.kill()
-        viewer.send(Ping(request_id="beat"))
+            if not viewer.wait(BEAT_SECONDS) and self._patience.is_over(viewer):
+                self._core.kill()
 
     def _hear(self, message: ToViewer) -> None:
         match message:

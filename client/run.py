@@ -3,33 +3,37 @@
 from collections.abc import Callable
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from fanjoin.client.core import Core
-from fanjoin.client.viewer import Viewer
+from fanjoin.client.viewer import BEAT_SECONDS, Patience, Viewer
 from fanjoin.client.wake import Wake
 from fanjoin.ipc.bootstrap import CoreBootstrap
 from fanjoin.ipc.errors import FanjoinError, OwnerLostError, RunError, UserError
-from fanjoin.ipc.messages import Accepted, CancelTurn, Event, Ping, Refused, Submit, ToViewer, TurnDone
+from fanjoin.ipc.messages import Accepted, CancelTurn, Event, Refused, Submit, ToViewer, TurnDone
 from fanjoin.ipc.session_messages import ResolveUnknown
 from fanjoin.ipc.settings import SupervisorSettings
 
 AGENT_ENTRY = "fanjoin.agent_proc.main:run"
 WORKER_ENTRY = "fanjoin.agent_proc.worker:run"
-BEAT_SECONDS = 1.0
 CLOSE_SECONDS = 20.0
 _OWN_FAULTS = ("invalid_params", "not_found")
 
 Told = Accepted | Event
 
 
-def bootstrap_for(core: Core, settings: SupervisorSettings, submit: Submit | None = None) -> CoreBootstrap:
+def bootstrap_for(
+    core: Core,
+    settings: SupervisorSettings,
+    submit: Submit | None = None,
+    environ: dict[str, str] | None = None,
+) -> CoreBootstrap:
     """Return what a supervisor that belongs to this process needs.
 
     Args:
         core: its process.
         settings: its own.
         submit: its one turn, or None when turns will be submitted.
+        environ: what turns need of the environment that nobody brings settings for.
     """
     return CoreBootstrap(
         home=str(core.home),
@@ -39,6 +43,7 @@ def bootstrap_for(core: Core, settings: SupervisorSettings, submit: Submit | Non
         worker_entry=WORKER_ENTRY,
         settings=settings,
         submit=submit,
+        environ=environ or {},
     )
 
 
@@ -86,9 +91,9 @@ class Run:
         self._request = job.request
         self._environ = job.environ
         self._settings = job.settings
+        self._patience = Patience(job.settings.silence_seconds)
         self._told = told
         self._interrupted = interrupted
-        self._silent_beats = 0
         self.session_id = job.request.session_id
         self.admission_id = ""
 
@@ -100,7 +105,7 @@ class Run:
             OwnerLostError: it died or stopped answering.
         """
         first = self._request if isinstance(self._request, Submit) else None
-        bootstrap = replace(bootstrap_for(self._core, self._settings, first), environ=self._environ)
+        bootstrap = bootstrap_for(self._core, self._settings, first, self._environ)
         viewer = Viewer(self._core.endpoints(bootstrap), self._core.viewer)
         try:
             with Wake() as wake:
@@ -118,15 +123,15 @@ class Run:
         while True:
             alive = self._core.alive
             while (message := viewer.receive()) is not None:
-                self._silent_beats = 0
+                self._patience.heard()
                 if isinstance(message, TurnDone) and message.admission_id == self.admission_id:
                     return message
                 self._hear(message)
             if not alive:
                 raise self._lost("The supervisor died")
             self._pass_on_interrupts(viewer)
-            if not viewer.wait(BEAT_SECONDS):
-                self._expect_life(viewer)
+            if not viewer.wait(BEAT_SECONDS) and self._patience.is_over(viewer):
+                raise self._silent()
             wake.clear()
 
     def _hear(self, message: ToViewer) -> None:
@@ -142,19 +147,13 @@ class Run:
         while (cancel := self._interrupted()) is not None:
             viewer.send(cancel)
 
-    def _expect_life(self, viewer: Viewer) -> None:
-        """Ask for a sign of life after each silent beat.
-
-        Beats of ours are counted, not seconds: we may have been stopped too.
-        """
-        self._silent_beats += 1
-        if self._silent_beats * BEAT_SECONDS > self._settings.silence_seconds:
-            self._core.kill()
-            raise self._lost(
-                f"The supervisor did not answer for {self._settings.silence_seconds:g} s "
-                f"(supervisor.silence_seconds){'' if self._core.shared else ' and was ended'}"
-            )
-        viewer.send(Ping(request_id="beat"))
+    def _silent(self) -> FanjoinError:
+        """End a supervisor of our own that does not answer, and return what to say."""
+        self._core.kill()
+        return self._lost(
+            f"The supervisor did not answer for {self._settings.silence_seconds:g} s "
+            f"(supervisor.silence_seconds){'' if self._core.shared else ' and was ended'}"
+        )
 
     def _lost(self, what: str) -> FanjoinError:
         resume = f"fanjoin chat --resume {self.session_id}" if self.session_id else "the same command"

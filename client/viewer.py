@@ -7,7 +7,10 @@ import zmq
 
 from fanjoin.ipc.codec import viewer_side
 from fanjoin.ipc.endpoints import Endpoints
-from fanjoin.ipc.messages import Attach, ToViewer
+from fanjoin.ipc.messages import Attach, Ping, ToViewer
+
+BEAT_SECONDS = 1.0
+"""How long a viewer listens before it asks for a sign of life."""
 
 
 class Viewer:
@@ -57,3 +60,25 @@ class Viewer:
         """Close the connection."""
         self._socket.close()
         self._context.term()
+
+
+class Patience:
+    """How long a supervisor may be silent. Beats of ours are counted, not seconds: we may have been stopped, too.
+
+    Args:
+        seconds: so long.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._silent_beats = 0
+
+    def heard(self) -> None:
+        """Note that it said something."""
+        self._silent_beats = 0
+
+    def is_over(self, viewer: Viewer) -> bool:
+        """Note a silent beat and ask for a sign of life; say whether there were too many."""
+        self._silent_beats += 1
+        viewer.send(Ping(request_id="beat"))
+        return self._silent_beats * BEAT_SECONDS > self._seconds

@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
 import msgspec
 
@@ -63,10 +63,18 @@ def _run(*, in_foreground: bool) -> NoReturn:
     if in_foreground:
         _say(f"fanjoin daemon {os.getpid()} serves {bootstrap.home} at {daemon.url}")
     else:
-        write_frame(answers, CoreReady(endpoints=daemon.endpoints))
-        answers.close()
+        _report_ready(answers, daemon)
     daemon.run()
     os._exit(0)
+
+
+def _report_ready(answers: BinaryIO, daemon: "Daemon") -> None:
+    """Say that it is ready; a start that was given up meanwhile leaves no daemon."""
+    try:
+        with answers:
+            write_frame(answers, CoreReady(endpoints=daemon.endpoints))
+    except OSError:
+        daemon.drain()
 
 
 def _ignored_hangup() -> int | None:

@@ -4,11 +4,13 @@ import hashlib
 import json
 import os
 import signal
+import sqlite3
 import stat
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import psutil
 import pytest
@@ -103,6 +105,49 @@ def test_a_foreign_pid_in_the_descriptor_is_never_signalled(daemon: DaemonHome) 
     daemon.start_daemon()
 
 
+def test_a_daemon_whose_descriptor_was_removed_is_named(daemon: DaemonHome) -> None:
+    """It serves nobody who comes, and it blocks the next: ``status`` and ``stop`` name its process."""
+    path = daemon.path / "run" / "daemon.json"
+    kept = path.read_bytes()
+    path.unlink()
+    pid = json.loads(kept)["pid"]
+    status, stop = daemon.other("daemon", "status"), daemon.other("daemon", "stop")
+    assert (status.returncode, stop.returncode) == (3, 1)
+    assert f"process {pid}".encode() in status.stdout
+    assert f"process {pid}".encode() in stop.stderr
+    path.write_bytes(kept)
+
+
+def test_a_start_that_is_given_up_leaves_no_daemon(home: DaemonHome) -> None:
+    """Ctrl-C before it is ready: it ends in good order, there is no traceback, and the next start goes well."""
+    with closing(sqlite3.connect(home.path / "state.db", isolation_level=None)) as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        start = subprocess.Popen(home.command("daemon", "start"), env=home.env, stderr=subprocess.PIPE)
+        wait_until(lambda: [*home.path.glob("run/i_*")], "daemon that waits for the database")
+        start.send_signal(signal.SIGINT)
+        _, err = start.communicate(timeout=20)
+    assert start.returncode == 130
+    assert b"not started" in err
+    home.check_daemon_gone()
+    assert b"Traceback" not in err + (home.path / "logs" / "daemon.log").read_bytes()
+    home.start_daemon()
+    home.stop_daemon()
+
+
+def test_a_daemon_that_stands_still_is_named(home: DaemonHome) -> None:
+    """SIGSTOP: a command that wants something of it ends with a message after ``supervisor.silence_seconds``."""
+    home.configure("supervisor: {silence_seconds: 1}")
+    home.start_daemon()
+    with home.client() as client:
+        session_id = client.session()
+    home.process().suspend()
+    done = home.other("sessions", "delete", session_id)
+    assert done.returncode == 1
+    assert b"did not answer for 1 s" in done.stderr
+    home.process().resume()
+    home.stop_daemon()
+
+
 def test_a_second_daemon_is_refused(daemon: DaemonHome) -> None:
     """``daemon run`` beside a daemon exits 1 and names it."""
     done = daemon.other("daemon", "run")
@@ -150,14 +195,16 @@ def test_an_end_lets_running_turns_finish_and_begins_none(home: DaemonHome) -> N
     process = home.run_daemon(stderr=subprocess.PIPE)
     with home.client() as client:
         session_id = client.session()
-        running = client.call("prompt.submit", session_id=session_id, text="[[sleep 1]] hello", finite=True)
+        running = client.call("prompt.submit", session_id=session_id, text="[[hold 2 name=drain]] a", finite=True)
         client.event("turn.started")
         process.send_signal(signal.SIGTERM)
         wait_until(lambda: refused_as_draining(home), "refusal of new turns")
+        assert home.other("chat", "-Q", "--daemon", "never", "-q", "[[hold 2 name=drain]] b").returncode == 0
         assert client.event("message.complete")["payload"]["status"] == "completed"
     process.communicate(timeout=20)
     assert process.returncode == 0
-    assert home.rows("SELECT admission_id, status FROM session_admissions") == [(running["admission_id"], "terminal")]
+    turns = home.rows("SELECT admission_id, status FROM session_admissions ORDER BY seq")
+    assert (turns[0], len(turns)) == ((running["admission_id"], "terminal"), 2)
     home.check_daemon_gone()
 
 

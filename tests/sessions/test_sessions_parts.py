@@ -233,7 +233,10 @@ def test_an_answer_that_finds_no_room_is_refused() -> None:
         router.setsockopt(zmq.ROUTER_MANDATORY, 1)
         router.bind("inproc://front")
         door = FrontDoor(router, front_side(Path("/no/such/spool")), lambda _viewer, _message: None)
-        door.tell("v", MessagePage(request_id="r", session_id="s", messages=[{"text": "x" * (1 << 21)}], first=0, message_count=1))
+        door.tell(
+            "v",
+            MessagePage(request_id="r", session_id="s", messages=[{"text": "x" * (1 << 21)}], first=0, message_count=1),
+        )
         dealer.connect("inproc://front")
         codec = viewer_side()
         dealer.send(codec.encode(Attach(viewer="v")))
