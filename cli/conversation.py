@@ -1,16 +1,18 @@
 """``fanjoin chat`` on a terminal: turn after turn, delegates in the background, their results when they come."""
 
-from contextlib import ExitStack
+import signal
+from contextlib import ExitStack, suppress
 
 from msgspec.structs import replace
 
 from fanjoin.cli import streams
 from fanjoin.cli.app import Start
 from fanjoin.cli.output import TextOutput
+from fanjoin.cli.signals import InterruptedRunError
 from fanjoin.cli.submission import Opening, opening, pictures_of, submission
-from fanjoin.cli.terminal import HELP, Interrupted, Left, Prompt, shown
+from fanjoin.cli.terminal import HELP, Left, Prompt, shown
 from fanjoin.cli.turn import TurnOptions
-from fanjoin.client.conversation import Heard, Line, Lost
+from fanjoin.client.conversation import Heard, Line, Lost, Signalled
 from fanjoin.client.core import Core
 from fanjoin.ipc.errors import OwnerLostError, UserError
 from fanjoin.ipc.ids import REQUEST, new_id
@@ -22,7 +24,6 @@ from fanjoin.ipc.messages import (
     Event,
     JsonObject,
     Refused,
-    Submit,
     TurnDone,
 )
 from fanjoin.ipc.session_messages import DelegateLine, DelegationList, Delegations, Gap, Subscribe
@@ -42,9 +43,14 @@ def converse(start: Start, text: str, options: TurnOptions) -> int:
     elif options.daemon == "require":
         raise UserError("No daemon serves this home, and --daemon require asks for one: `fanjoin daemon start`.")
     with ExitStack() as stack:
-        opened = opening(core.home, options, stack)
-        pictures = pictures_of(options)
-        return _Conversation(core, opened, options).run(text, pictures)
+        try:
+            with start.interrupts.raising():
+                pictures = pictures_of(options)
+                conversation = _Conversation(core, opening(core.home, options, stack), options)
+        except InterruptedRunError as error:
+            streams.complain(str(error))
+            return start.interrupts.exit_code()
+        return conversation.run(text, pictures)
 
 
 class _Conversation:
@@ -61,12 +67,13 @@ class _Conversation:
         self._turn = ""
         self._submitted = self._told_session = ""
         self._at_line_start = True
-        self._ended: TurnDone | Refused | None = None
+        self._running = self._cancelling = False
         self._answers: dict[str, Heard] = {}
 
     def run(self, text: str, pictures: list[JsonObject]) -> int:
         """Go on until the user leaves."""
         code = 0
+        self._prompt.listen(lambda number: self._line.hear(Signalled(number)))
         try:
             if self._session_id:
                 self._follow()
@@ -76,7 +83,8 @@ class _Conversation:
                 self._obey(self._prompt.ask())
         except Left as left:
             code = left.exit_code
-            self._farewell()
+            with suppress(Left):
+                self._farewell()
         finally:
             self._line.close()
         return code
@@ -106,33 +114,30 @@ class _Conversation:
         submit = submission(self._opened, text, pictures, input_id, finite=False)
         if self._session_id:
             submit = replace(submit, session_id=self._session_id, create=None)
-        self._ended, self._turn, self._submitted = None, "", submit.request_id
+        self._turn, self._submitted = "", submit.request_id
+        self._running, self._cancelling = True, False
         self._line.send(submit)
-        try:
-            with self._prompt.interruptible():
-                self._show_until_ended(submit)
-        except Interrupted:
+        while self._running:
+            self._show(self._take())
+        if self._session_id and not submit.session_id:
+            self._follow()
+
+    def _signalled(self, number: int) -> None:
+        """Cancel the turn at the first Ctrl-C; leave at the second, and at once when the end is asked for."""
+        if number == signal.SIGINT and self._running and not self._cancelling:
+            self._cancelling = True
             self._line.send(CancelTurn(admission_id=self._turn))
             streams.complain("\ncancelling the turn; Ctrl-C again leaves")
-            self._wait_for_cancelled(submit)
-
-    def _wait_for_cancelled(self, submit: Submit) -> None:
-        try:
-            with self._prompt.interruptible():
-                self._show_until_ended(submit)
-        except Interrupted:
+        elif number != signal.SIGINT:
+            raise Left(128 + number)
+        elif self._running:
             self._line.send(CancelTurn(admission_id=self._turn, now=True))
-            raise Left(130) from None
+            raise Left(130)
 
-    def _show_until_ended(self, submit: Submit) -> None:
-        while self._ended is None:
-            self._show(self._take())
-        if isinstance(self._ended, TurnDone) and self._ended.reason == "auth" and self._opened.resolved.auth_hint:
+    def _end(self, done: TurnDone | Refused) -> None:
+        self._running = False
+        if done.reason == "auth" and self._opened.resolved.auth_hint:
             streams.complain(self._opened.resolved.auth_hint)
-        if not self._session_id:
-            return
-        if not submit.session_id:
-            self._follow()
 
     def _follow(self) -> None:
         """Hear what happens in the session by itself, too."""
@@ -171,11 +176,13 @@ class _Conversation:
                 self._turn = heard.admission_id
             case Event():
                 self._show_event(heard)
+            case Signalled():
+                self._signalled(heard.number)
             case TurnDone() if heard.admission_id == self._turn:
-                self._ended = heard
+                self._end(heard)
             case Refused() if heard.request_id == self._submitted:
                 streams.complain(f"The turn was refused ({heard.reason}): {shown(heard.message)}")
-                self._ended = heard
+                self._end(heard)
             case Gap():
                 streams.complain("(some events were left out)")
             case TurnDone():
@@ -184,7 +191,7 @@ class _Conversation:
                 self._answers[heard.request_id] = heard
 
     def _show_event(self, event: Event) -> None:
-        mine = event.admission_id == self._turn and self._ended is None
+        mine = event.admission_id == self._turn and self._running
         match event.name:
             case "message.delta" if mine:
                 self._write(str(event.data["text"]))

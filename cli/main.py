@@ -31,7 +31,9 @@ def main() -> None:
         core = _early_core(arguments)
     from fanjoin.cli.app import run
 
-    sys.exit(run(arguments, core, interrupts))
+    code = run(arguments, core, interrupts)
+    streams.settle()
+    sys.exit(code)
 
 
 def _runs(arguments: list[str]) -> bool:

@@ -99,6 +99,16 @@ def complain(text: str, end: str = "\n") -> None:
         _silence(stream)
 
 
+def settle() -> None:
+    """Write what is still buffered: a failure of that at the interpreter's own exit would change the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            try:
+                stream.flush()
+            except OSError:
+                _silence(stream)
+
+
 def is_terminal(descriptor: int) -> bool:
     """Say whether a descriptor is a terminal."""
     try:

@@ -4,8 +4,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
@@ -19,7 +18,9 @@ from fanjoin.cli import streams
 HELP = """\
 /delegations lists what runs in the background, /cancel ID ends a delegate or a call, /quit leaves.
 Alt-Enter, or a backslash at the end, begins a new line. Ctrl-C ends the turn; twice, or Ctrl-D, leaves."""
-_ENDING = ("SIGTERM", "SIGHUP", "SIGBREAK")
+HUNG_UP = 129
+"""The exit code of a process whose terminal is gone: that of SIGHUP, which comes with it."""
+_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
 
 
 class Left(Exception):  # noqa: N818 - not an error: the user has had enough
@@ -28,10 +29,6 @@ class Left(Exception):  # noqa: N818 - not an error: the user has had enough
     def __init__(self, exit_code: int) -> None:
         super().__init__()
         self.exit_code = exit_code
-
-
-class Interrupted(Exception):  # noqa: N818 - what a person wants is no error
-    """Ctrl-C during a turn."""
 
 
 def shown(text: str) -> str:
@@ -56,11 +53,20 @@ class Prompt:
             "> ", history=_history(history), key_bindings=_keys(), multiline=True, prompt_continuation="  "
         )
         self._failure: BaseException | None = None
-        self._signal = 0
-        for name in _ENDING:
+        self._ending = 0
+        self._signalled: Callable[[int], None] = lambda _: None
+
+    def listen(self, signalled: Callable[[int], None]) -> None:
+        """Take the signals over; one that was inherited as ignored stays ignored.
+
+        Args:
+            signalled: called from the handler with the number of one that arrives while no line is written.
+        """
+        self._signalled = signalled
+        for name in _SIGNALS:
             number = getattr(signal, name, None)
             if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, self._hang_up)
+                signal.signal(number, self._note)
 
     def ask(self) -> str:
         """Return what the user wrote.
@@ -70,15 +76,21 @@ class Prompt:
         """
         for last in (False, True):
             try:
-                return self._session.prompt(pre_run=self._look, handle_sigint=False)
+                text = self._session.prompt(pre_run=self._look, handle_sigint=False)
             except KeyboardInterrupt:
                 if last:
                     raise Left(130) from None
                 streams.complain("Ctrl-C again leaves")
             except EOFError:
                 self._raise_failure()
-                raise Left(128 + self._signal if self._signal else 0) from None
-        raise Left(130)
+                break
+            except OSError:  # the terminal itself is gone
+                raise Left(HUNG_UP) from None
+            else:
+                if not self._ending:
+                    return text
+                break
+        raise Left(128 + self._ending if self._ending else 0)
 
     def _raise_failure(self) -> None:
         failure, self._failure = self._failure, None
@@ -103,35 +115,22 @@ class Prompt:
             self._show()
         except Exception as error:  # noqa: BLE001 - raised again by ask()
             self._failure = error
-            self._leave_line()
+            self._leave_line(EOFError)
 
-    def _leave_line(self) -> None:
+    def _leave_line(self, how: type[BaseException]) -> None:
         with contextlib.suppress(Exception):  # it has ended by itself meanwhile
-            self._session.app.exit(exception=EOFError)
+            self._session.app.exit(exception=how)
 
-    def _hang_up(self, number: int, _: FrameType | None) -> None:
-        self._signal = number
+    def _note(self, number: int, _: FrameType | None) -> None:
+        """Note a signal; the second one that asks for the end is obeyed at once, and the lifelines do the rest."""
+        if number != signal.SIGINT:
+            if self._ending:
+                os._exit(128 + number)
+            self._ending = number
         if self._session.app.is_running:
-            self._leave_line()
+            self._leave_line(KeyboardInterrupt if number == signal.SIGINT else EOFError)
         else:
-            raise Left(128 + number)
-
-    @contextmanager
-    def interruptible(self) -> Iterator[None]:
-        """Let Ctrl-C end what is waited for.
-
-        Raises:
-            Interrupted: it was pressed.
-        """
-        previous = signal.signal(signal.SIGINT, _interrupt)
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGINT, previous)
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise Interrupted
+            self._signalled(number)
 
 
 def _history(path: Path) -> History:

@@ -1,5 +1,6 @@
 """A session followed over many turns: a thread listens, so that what happens by itself is heard at any time."""
 
+import queue
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -22,7 +23,13 @@ class Lost(Struct, frozen=True):
     what: str
 
 
-Heard = ToViewer | Lost
+class Signalled(Struct, frozen=True):
+    """Heard when a signal arrived: in its place among all that is heard, so that it breaks nothing off."""
+
+    number: int
+
+
+Heard = ToViewer | Lost | Signalled
 
 
 class Line:
@@ -46,8 +53,8 @@ class Line:
         self._settings = settings
         self._arrived = arrived
         self._outgoing: deque[Struct] = deque()
-        self._incoming: deque[Heard] = deque()
-        self._something = threading.Condition()
+        self._incoming: queue.SimpleQueue[Heard] = queue.SimpleQueue()
+        self._next: deque[Heard] = deque()
         self._wake = Wake()
         self._closed = False
         self._viewer = Viewer(core.endpoints(bootstrap_for(core, settings, environ=environ)), core.viewer)
@@ -63,16 +70,18 @@ class Line:
 
     def take(self, seconds: float = 0.0) -> Heard | None:
         """Return what was heard next, waiting for it at most so long."""
-        with self._something:
-            self._something.wait_for(lambda: self._incoming, seconds)
-            return self._incoming.popleft() if self._incoming else None
+        try:
+            return self._next.popleft() if self._next else self._incoming.get(timeout=seconds)
+        except queue.Empty:
+            return None
 
     def skip(self, silent: Callable[[Heard], bool]) -> bool:
         """Drop what was heard up to the first thing that is not silent, and say whether there is one."""
-        with self._something:
-            while self._incoming and silent(self._incoming[0]):
-                self._incoming.popleft()
-            return bool(self._incoming)
+        while (heard := self.take()) is not None:
+            if not silent(heard):
+                self._next.appendleft(heard)
+                return True
+        return False
 
     def _listen(self) -> None:
         patience = Patience(self._settings.silence_seconds)
@@ -81,21 +90,24 @@ class Line:
             while (message := self._viewer.receive()) is not None:
                 patience.heard()
                 if not isinstance(message, Pong):
-                    self._hear(message)
+                    self.hear(message)
             if not alive:
-                self._hear(Lost("The supervisor died"))
+                self.hear(Lost("The supervisor died"))
                 return
-            while self._outgoing:
-                self._viewer.send(self._outgoing.popleft())
+            self._send_all()
             if not self._viewer.wait(BEAT_SECONDS) and patience.is_over(self._viewer):
-                self._hear(Lost(f"The supervisor did not answer for {self._settings.silence_seconds:g} s"))
+                self.hear(Lost(f"The supervisor did not answer for {self._settings.silence_seconds:g} s"))
                 return
             self._wake.clear()
+        self._send_all()
 
-    def _hear(self, heard: Heard) -> None:
-        with self._something:
-            self._incoming.append(heard)
-            self._something.notify_all()
+    def _send_all(self) -> None:
+        while self._outgoing:
+            self._viewer.send(self._outgoing.popleft())
+
+    def hear(self, heard: Heard) -> None:
+        """Note what is to be taken; from any thread, and from a signal handler."""
+        self._incoming.put(heard)
         self._arrived()
 
     def close(self) -> None:

@@ -81,10 +81,15 @@ class Terminal:
             pass
         return self.process.wait(30)
 
-    def close(self) -> None:
-        """Hang up."""
+    def hang_up(self) -> None:
+        """Close the terminal."""
+        mine, self._mine = self._mine, -1
         with contextlib.suppress(OSError):
-            os.close(self._mine)
+            os.close(mine)
+
+    def close(self) -> None:
+        """Hang up, and see to it that nothing is left."""
+        self.hang_up()
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait(30)
@@ -149,6 +154,39 @@ def test_ctrl_c_ends_the_turn_and_twice_the_conversation(home: DaemonHome) -> No
         assert person.end() == 130
     home.check_no_process()
     home.check_records()
+
+
+def test_ctrl_c_before_the_first_turn_runs_nothing(home: DaemonHome) -> None:
+    """While the supervisor still starts: it is not lost, and the exit code is 130."""
+    with terminal(home, "-q", "[[hang]] never") as person:
+        wait_until(lambda: (home.path / "logs" / "supervisor.log").exists(), "start of the supervisor")
+        person.type("\x03")
+        person.see("Nothing was run")
+        assert person.end() == 130
+    home.check_no_process()
+    assert home.provider.requests() == []
+
+
+def test_a_signal_while_leaving_and_a_terminal_that_goes(home: DaemonHome) -> None:
+    """The second SIGTERM ends it at once, a terminal that is closed ends it, too; neither leaves a traceback."""
+    home.configure("delegation: {cancel_grace_seconds: 2}")
+    seed = plan({"delegate": ["[[hang]] a"]}, {"text": "Dispatched."})
+    with terminal(home, "-q", seed) as person:
+        person.see("Dispatched.")
+        person.see(PROMPT)
+        person.process.send_signal(signal.SIGTERM)
+        person.see("They are cancelled now")
+        person.see("Go on later")
+        person.process.send_signal(signal.SIGTERM)
+        assert person.end() in {143, -signal.SIGTERM}
+        assert "Traceback" not in person.screen
+    home.check_no_process()
+    with terminal(home, "-q", "hello") as person:
+        person.see("1 word in 1 line")
+        person.see(PROMPT)
+        person.hang_up()
+        assert person.process.wait(20) == 129
+    home.check_no_process()
 
 
 def test_leaving_without_a_daemon_says_what_is_cancelled(home: DaemonHome) -> None:
