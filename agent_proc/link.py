@@ -25,6 +25,7 @@ import zmq
 
 from fanjoin.agent_proc.account import Account
 from fanjoin.agent_proc.toolsets.commands import Commands
+from fanjoin.ipc.approval_messages import ApprovalDecided, AskApproval
 from fanjoin.ipc.bootstrap import AgentBootstrap
 from fanjoin.ipc.codec import Spooled, agent_side
 from fanjoin.ipc.endpoints import Endpoints
@@ -51,10 +52,11 @@ RESEND_SECONDS = 0.5
 LINGER_SECONDS = 1.0
 _RECONNECT_MS = 20
 _JOIN = "j_"
+_APPROVAL = "a_"
 
 
 class Link:
-    """One agent's connection. ``send``, ``welcome``, ``join`` and ``finish`` are for the loop's thread.
+    """One agent's connection. ``send``, ``welcome``, ``join``, ``ask`` and ``finish`` are for the loop's thread.
 
     Args:
         bootstrap: who this process is.
@@ -78,7 +80,7 @@ class Link:
         self._stop = stop
         self._codec = agent_side(bootstrap.endpoints.spool)
         self._outbox: deque[tuple[bytes, Result | None]] = deque()
-        self._inbox: queue.SimpleQueue[AgentTask | Joined] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[AgentTask | Joined | ApprovalDecided] = queue.SimpleQueue()
         self._result: Result | None = None
         self._result_frame = b""
         self._result_file: Path | None = None
@@ -119,6 +121,15 @@ class Link:
             if isinstance(message, Joined) and message.join_id == join_id:
                 self._account.budget = message.budget
                 return {answer.tool_call_id: answer.content for answer in message.answers}
+
+    def ask(self, what: str, patterns: list[str]) -> ApprovalDecided:
+        """Have the user decide whether something may be done, and wait for that."""
+        approval_id = new_id(_APPROVAL)
+        self.send(AskApproval, approval_id=approval_id, what=what, patterns=patterns)
+        while True:
+            message = self._inbox.get()
+            if isinstance(message, ApprovalDecided) and message.approval_id == approval_id:
+                return message
 
     def finish(self, outcome: Outcome) -> NoReturn:
         """Send the result; the process ends as soon as it is acknowledged."""
@@ -215,7 +226,7 @@ class Link:
         match message:
             case Welcome():
                 self._inbox.put(message.task)
-            case Joined():
+            case Joined() | ApprovalDecided():
                 self._inbox.put(message)
             case Cancel() if not self._result:
                 self._cancel(message, dealer)

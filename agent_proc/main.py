@@ -86,7 +86,8 @@ class _Work:
             client = open_client(self._endpoint, task)
         except ProviderError as error:
             return account.ended("failed", error.reason, str(error))
-        agent = Agent(task, client, link.join, reporter, toolbox(task, self._commands, reporter))
+        tools = toolbox(task, self._commands, reporter, link.ask)
+        agent = Agent(task, client, link.join, reporter, tools)
         link.send(Started)
         return agent.run()
 

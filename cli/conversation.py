@@ -14,6 +14,7 @@ from fanjoin.cli.terminal import HELP, Left, Prompt, shown
 from fanjoin.cli.turn import TurnOptions
 from fanjoin.client.conversation import Heard, Line, Lost, Signalled
 from fanjoin.client.core import Core
+from fanjoin.ipc.approval_messages import ApprovalAsked, DecideApproval
 from fanjoin.ipc.errors import OwnerLostError, UserError
 from fanjoin.ipc.ids import REQUEST, new_id
 from fanjoin.ipc.messages import (
@@ -111,7 +112,7 @@ class _Conversation:
 
     def _say(self, text: str, pictures: list[JsonObject], input_id: str) -> None:
         """Submit a turn and show it to its end; Ctrl-C ends it, the second one the conversation, too."""
-        submit = submission(self._opened, text, pictures, input_id, finite=False)
+        submit = replace(submission(self._opened, text, pictures, input_id, finite=False), asks=True)
         if self._session_id:
             submit = replace(submit, session_id=self._session_id, create=None)
         self._turn, self._submitted = "", submit.request_id
@@ -134,7 +135,36 @@ class _Conversation:
             self._line.send(CancelTurn(admission_id=self._turn, now=True))
             raise Left(130)
 
-    def _end(self, done: TurnDone | Refused) -> None:
+    def _approve(self, asked: ApprovalAsked) -> None:
+        """Let the user decide about what the root wants to do."""
+        self._new_line()
+        decision = self._prompt.choose(f"The agent wants: {shown(asked.what)}\n[y]es, [n]o, [a]lways? ")
+        if not decision:
+            return  # the signal says what becomes of the turn
+        if decision == "a":
+            settings = self._opened.settings
+            kept = replace(settings, allow=(*settings.allow, *asked.patterns))
+            self._opened = replace(self._opened, settings=kept)
+        self._line.send(
+            DecideApproval(
+                admission_id=asked.admission_id,
+                approval_id=asked.approval_id,
+                allowed=decision != "n",
+                always=decision == "a",
+            )
+        )
+
+    def _lost(self, what: str) -> OwnerLostError:
+        resume = f" Go on with: fanjoin chat --resume {self._session_id}" if self._session_id else ""
+        return OwnerLostError(f"{what}. What had ended is recorded.{resume}\nIts log: {self._core.log}")
+
+    def _refused(self, refused: Refused) -> None:
+        self._running = False
+        streams.complain(f"The turn was refused ({refused.reason}): {shown(refused.message)}")
+
+    def _end(self, done: TurnDone) -> None:
+        if done.admission_id != self._turn:
+            return
         self._running = False
         if done.reason == "auth" and self._opened.resolved.auth_hint:
             streams.complain(self._opened.resolved.auth_hint)
@@ -167,8 +197,7 @@ class _Conversation:
     def _show(self, heard: Heard) -> None:
         match heard:
             case Lost():
-                resume = f" Go on with: fanjoin chat --resume {self._session_id}" if self._session_id else ""
-                raise OwnerLostError(f"{heard.what}. What had ended is recorded.{resume}\nIts log: {self._core.log}")
+                raise self._lost(heard.what)
             case Accepted():
                 if heard.session_id != self._told_session:
                     self._output.told(heard)
@@ -178,15 +207,14 @@ class _Conversation:
                 self._show_event(heard)
             case Signalled():
                 self._signalled(heard.number)
-            case TurnDone() if heard.admission_id == self._turn:
+            case ApprovalAsked():
+                self._approve(heard)
+            case TurnDone():
                 self._end(heard)
             case Refused() if heard.request_id == self._submitted:
-                streams.complain(f"The turn was refused ({heard.reason}): {shown(heard.message)}")
-                self._end(heard)
+                self._refused(heard)
             case Gap():
                 streams.complain("(some events were left out)")
-            case TurnDone():
-                return
             case _:
                 self._answers[heard.request_id] = heard
 

@@ -18,6 +18,7 @@ from fanjoin.cli import streams
 HELP = """\
 /delegations lists what runs in the background, /cancel ID ends a delegate or a call, /quit leaves.
 Alt-Enter, or a backslash at the end, begins a new line. Ctrl-C ends the turn; twice, or Ctrl-D, leaves."""
+_CHOICES = ("y", "yes", "n", "no", "a", "always")
 HUNG_UP = 129
 """The exit code of a process whose terminal is gone: that of SIGHUP, which comes with it."""
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
@@ -52,6 +53,7 @@ class Prompt:
         self._session: PromptSession[str] = PromptSession(
             "> ", history=_history(history), key_bindings=_keys(), multiline=True, prompt_continuation="  "
         )
+        self._question: PromptSession[str] | None = None
         self._failure: BaseException | None = None
         self._ending = 0
         self._signalled: Callable[[int], None] = lambda _: None
@@ -97,6 +99,26 @@ class Prompt:
         if failure is not None:
             raise failure
 
+    def choose(self, question: str) -> str:
+        """Return y, n (also for Ctrl-D) or a (always); nothing when a signal came instead of an answer."""
+        self._question = PromptSession(history=InMemoryHistory())
+        try:
+            while True:
+                word = self._question.prompt(question, handle_sigint=False).strip().lower()
+                if word in _CHOICES:
+                    return word[0]
+        except KeyboardInterrupt:
+            self._signalled(signal.SIGINT)
+        except EOFError:
+            if not self._ending:
+                return "n"
+            self._signalled(self._ending)
+        except OSError:
+            raise Left(HUNG_UP) from None
+        finally:
+            self._question = None
+        return ""
+
     def wake(self) -> None:
         """Have what arrived shown above the line, if one is being written; from any thread."""
         app = self._session.app
@@ -119,7 +141,12 @@ class Prompt:
 
     def _leave_line(self, how: type[BaseException]) -> None:
         with contextlib.suppress(Exception):  # it has ended by itself meanwhile
-            self._session.app.exit(exception=how)
+            self._written.app.exit(exception=how)
+
+    @property
+    def _written(self) -> PromptSession[str]:
+        """Return what is being answered, if anything is."""
+        return self._question or self._session
 
     def _note(self, number: int, _: FrameType | None) -> None:
         """Note a signal; the second one that asks for the end is obeyed at once, and the lifelines do the rest."""
@@ -127,7 +154,7 @@ class Prompt:
             if self._ending:
                 os._exit(128 + number)
             self._ending = number
-        if self._session.app.is_running:
+        if self._written.app.is_running:
             self._leave_line(KeyboardInterrupt if number == signal.SIGINT else EOFError)
         else:
             self._signalled(number)

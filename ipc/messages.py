@@ -12,15 +12,9 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from fanjoin.ipc.approval_messages import ApprovalAsked, ApprovalDecided, AskApproval, DecideApproval
 from fanjoin.ipc.session_messages import CreateSession, FromSessionViewer, ToSessionViewer
-from fanjoin.ipc.settings import (
-    ApprovalSettings,
-    DelegationLimits,
-    ModelLimits,
-    TerminalSettings,
-    TurnSettings,
-    Worker,
-)
+from fanjoin.ipc.settings import ApprovalSettings, DelegationLimits, ModelLimits, TerminalSettings, TurnSettings, Worker
 
 PROTOCOL_VERSION = 1
 
@@ -122,7 +116,7 @@ class AgentTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
     text of a user message. ``max_steps`` bounds the model calls. Paths are absolute. ``summary_path`` is where the
     whole of an answer goes that is longer than ``share_chars``, its share of what its parent can take. ``refused``
     names the parts of requests that the endpoint is known to refuse. ``rules`` are the project's; the agent reads them.
-    ``task_id``, ``env`` and ``worker`` are those of a ``DirectTask``.
+    ``task_id``, ``env`` and ``worker`` are those of a ``DirectTask``. ``asks``: there is somebody to ask for approvals.
     """
 
     owner_id: str
@@ -155,6 +149,7 @@ class AgentTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
     env: dict[str, str] = field(default_factory=dict)
     worker: Worker | None = None
     joins_detached: bool = False
+    asks: bool = False
 
 
 # --- agent -> supervisor -------------------------------------------------------------------------------------------
@@ -274,6 +269,7 @@ class Submit(Struct, frozen=True, kw_only=True, tag="submit"):
     objects with ``media_type``, ``sha256`` and ``data`` (base64), which may be missing when the image is known.
     ``wait_if_held``: wait in the queue also behind a turn whose owner died; else that is refused as ``session_busy``.
     A turn with ``tasks`` has no root agent: they are its delegates, and it is over when all of them are.
+    ``asks``: its viewer answers ``ApprovalAsked``.
     """
 
     request_id: str
@@ -289,6 +285,7 @@ class Submit(Struct, frozen=True, kw_only=True, tag="submit"):
     tasks: list[DirectTask] = field(default_factory=list)
     create: CreateSession | None = None
     wait_if_held: bool = False
+    asks: bool = False
 
 
 class CancelTurn(Struct, frozen=True, kw_only=True, tag="cancel_turn"):
@@ -393,7 +390,7 @@ class Done(Struct, frozen=True, kw_only=True, tag="done"):
     request_id: str
 
 
-FromAgent = Hello | Started | Progress | Delegate | Result | Bye
-ToAgent = Welcome | Reject | Joined | Cancel | ResultAck
-FromViewer = Attach | Submit | CancelTurn | CancelDelegate | Ping | Drain | FromSessionViewer
-ToViewer = Accepted | Event | TurnDone | Pong | Refused | Done | ToSessionViewer
+FromAgent = Hello | Started | Progress | Delegate | AskApproval | Result | Bye
+ToAgent = Welcome | Reject | Joined | ApprovalDecided | Cancel | ResultAck
+FromViewer = Attach | Submit | DecideApproval | CancelTurn | CancelDelegate | Ping | Drain | FromSessionViewer
+ToViewer = Accepted | Event | ApprovalAsked | TurnDone | Pong | Refused | Done | ToSessionViewer

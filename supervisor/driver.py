@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from fanjoin.ipc import images, platform
+from fanjoin.ipc.approval_messages import DecideApproval
 from fanjoin.ipc.bootstrap import AGENT_LIMIT, AgentBootstrap, CoreBootstrap, pack_frame
 from fanjoin.ipc.codec import back_side, front_side
 from fanjoin.ipc.errors import BadFrameError
@@ -207,7 +208,7 @@ class Driver:
                 self._drain(viewer, message)
             case PromptReceipt() | ListSessions() | SessionInfo() | ReadMessages() | DelegationList():
                 self.desk.read(viewer, message)
-            case CreateSession() | Subscribe() | Unsubscribe() | ResolveUnknown() | DeleteSession():
+            case CreateSession() | Subscribe() | Unsubscribe() | ResolveUnknown() | DeleteSession() | DecideApproval():
                 self.feed(SessionAsked(viewer=viewer, request=message))
 
     def _submitted(self, viewer: str, submit: Submit) -> None:

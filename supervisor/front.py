@@ -7,6 +7,7 @@ import zmq
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from fanjoin.ipc.approval_messages import ApprovalAsked
 from fanjoin.ipc.codec import Codec
 from fanjoin.ipc.errors import BadFrameError
 from fanjoin.ipc.messages import Attach, Event, FromViewer, Pong, Refused, ToViewer, TurnDone
@@ -146,7 +147,7 @@ def _small(message: ToViewer, problem: str) -> ToViewer:
             return replace(message, answer=answer, results=[], recorded=False, storage_error=problem)
         case Event():
             return replace(message, data={})
-        case Gap():
+        case Gap() | ApprovalAsked():
             return message
         case _:
             text = f"The answer is too large to be told: {problem}."

@@ -3,26 +3,43 @@
 A pattern is a glob over what is asked for. For a command that is the command line: ``pytest *`` allows ``pytest`` with
 any arguments, and a line of several commands needs each of them allowed. For files it is the tool and the path:
 ``write_file docs/*``. The bare name of a tool means everything that it does. A pattern that denies counts more than
-any that allows; it cannot know what a program does that is allowed to run.
+any that allows; it cannot know what a program does that is allowed to run. In a conversation the user decides about
+what no pattern does.
 """
 
 import fnmatch
 import shlex
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+
+from msgspec.structs import replace
 
 from fanjoin.agent_proc.calls import ToolError
 from fanjoin.agent_proc.toolsets.shell_words import fragments, simple_commands
+from fanjoin.ipc.approval_messages import ApprovalDecided
 from fanjoin.ipc.settings import ApprovalSettings
 
 READ = "read_file"
 RUN = "run_command"
 
 
-class Approvals:
-    """Decides by the user's settings. Nobody is asked: a run that is not a conversation has nobody to ask."""
+MOST_ASKED = 10_000
+"""Characters of what a person is asked about; nobody reads more before saying yes."""
 
-    def __init__(self, settings: ApprovalSettings) -> None:
+Ask = Callable[[str, list[str]], ApprovalDecided]
+"""Asks the user about something, with the patterns that would allow its like."""
+
+
+class Approvals:
+    """Decides by the user's settings.
+
+    Args:
+        settings: the mode and the patterns.
+        ask: asks the user where they do not decide; without it, what is not allowed is denied.
+    """
+
+    def __init__(self, settings: ApprovalSettings, ask: Ask | None = None) -> None:
         self._settings = settings
+        self._ask = ask if settings.mode == "ask" else None
 
     def may_read(self, path: str) -> bool:
         """Whether a file may be read: unless a pattern denies it."""
@@ -46,7 +63,7 @@ class Approvals:
         what = f"{tool} {path}"
         self._refuse_denied([tool, what], what)
         if self._settings.mode != "allow" and not _any(self._settings.allow, [tool, what]):
-            raise _not_allowed(what, tool)
+            self._decide(what, what, [tool])
 
     def check_command(self, line: str) -> None:
         """Let a command line run when all of it is allowed.
@@ -60,10 +77,27 @@ class Approvals:
             return
         commands = simple_commands(line)
         if not commands:
-            raise _not_allowed(line, line.strip())
-        for command in commands:
-            if not _any(allow, [command]):
-                raise _not_allowed(command, f"{command.split()[0]} *")
+            self._decide(line, line, [line.strip()])
+            return
+        refused = [command for command in commands if not _any(allow, [command])]
+        if refused:
+            self._decide(line, refused[0], [f"{command.split()[0]} *" for command in refused])
+
+    def _decide(self, whole: str, what: str, patterns: list[str]) -> None:
+        """Let the user decide about the ``whole`` of something, of which ``what`` is not allowed.
+
+        Raises:
+            ToolError: ``not_allowed``: the user says no, or nobody can be asked.
+        """
+        if self._ask is None or len(whole) > MOST_ASKED:
+            raise _not_allowed(what, patterns[0])
+        decided = self._ask(whole, patterns)
+        if not decided.allowed:
+            raise ToolError(
+                "not_allowed", f"The user does not allow this: {whole}. Go on without it, or ask what to do."
+            )
+        if decided.always:
+            self._settings = replace(self._settings, allow=(*self._settings.allow, *patterns))
 
     def _refuse_denied(self, subjects: list[str], what: str) -> None:
         if _any(self._settings.deny, subjects):

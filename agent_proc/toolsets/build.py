@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from fanjoin.agent_proc.reporter import Reporter
 from fanjoin.agent_proc.tools import Tool, Toolbox
-from fanjoin.agent_proc.toolsets.approvals import Approvals
+from fanjoin.agent_proc.toolsets.approvals import Approvals, Ask
 from fanjoin.agent_proc.toolsets.background import Background
 from fanjoin.agent_proc.toolsets.commands import Commands
 from fanjoin.agent_proc.toolsets.reading import ListFiles, ReadFile, SearchFiles
@@ -17,9 +17,9 @@ from fanjoin.agent_proc.toolsets.writing import EditFile, WriteFile
 from fanjoin.ipc.messages import AgentTask
 
 
-def toolbox(task: AgentTask, commands: Commands, reporter: Reporter) -> Toolbox:
-    """Return the tools of an agent."""
-    approvals = Approvals(task.approvals)
+def toolbox(task: AgentTask, commands: Commands, reporter: Reporter, ask: Ask) -> Toolbox:
+    """Return the tools of an agent; ``ask`` is for one whose task says that somebody is there."""
+    approvals = Approvals(task.approvals, ask if task.asks else None)
     background = Background(task.terminal.completion_wait, reporter.sign, reporter.notice)
     tools: list[Tool] = []
     if task.cwd and "files" in task.toolsets:

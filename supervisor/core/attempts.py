@@ -179,6 +179,7 @@ def task_of(state: State, work: Work) -> AgentTask:
         task_id=direct.task_id,
         env=direct.env,
         worker=settings.worker if delegate else None,
+        asks=submit.asks and not delegate,
     )
 
 

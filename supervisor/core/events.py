@@ -2,6 +2,7 @@
 
 from msgspec import Struct, field
 
+from fanjoin.ipc.approval_messages import DecideApproval
 from fanjoin.ipc.messages import FromAgent, Submit
 from fanjoin.ipc.session_messages import CreateSession, DeleteSession, ResolveUnknown, Subscribe, Unsubscribe
 from fanjoin.supervisor.exit_cause import Exit
@@ -19,7 +20,7 @@ class SessionAsked(Struct, frozen=True, kw_only=True):
     """A viewer wants something of a session that its owner has to do."""
 
     viewer: str
-    request: CreateSession | Subscribe | Unsubscribe | ResolveUnknown | DeleteSession
+    request: CreateSession | Subscribe | Unsubscribe | ResolveUnknown | DeleteSession | DecideApproval
 
 
 class SessionsLeft(Struct, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from fanjoin.ipc.approval_messages import AskApproval
 from fanjoin.ipc.ids import NewId, new_id
 from fanjoin.ipc.messages import (
     Bye,
@@ -14,7 +15,7 @@ from fanjoin.ipc.messages import (
     Result,
     Started,
 )
-from fanjoin.supervisor.core import attempts, detached, requests, sessions, turns
+from fanjoin.supervisor.core import approvals, attempts, detached, requests, sessions, turns
 from fanjoin.supervisor.core.effects import Effect
 from fanjoin.supervisor.core.ending import acknowledge, settle
 from fanjoin.supervisor.core.events import (
@@ -162,6 +163,8 @@ class Core:
                 turns.check_tokens(self.state, attempt.work.turn)
             case Delegate():
                 turns.delegate(self.state, attempt, message)
+            case AskApproval():
+                approvals.ask(self.state, attempt, message)
             case Result(outcome=outcome):
                 attempts.saved(self.state, attempt, outcome)
                 turns.check_tokens(self.state, attempt.work.turn)

@@ -177,12 +177,13 @@ class Turn(Work, kw_only=True, eq=False):
     ``budget`` says which budget is used up, once one is. ``watchers`` are viewers besides the one that brought it;
     ``sequence`` is 0 until it is committed. ``deliveries`` are the dispatched calls whose results it has claimed to
     tell. ``again``: an earlier owner had begun it, so that its message stands in the history already, and ``earlier``
-    delegates of that try are not run again.
+    delegates of that try are not run again. ``approval_id`` is what its user is being asked, while that is so.
     """
 
     session_id: str
     viewer: str
     submit: Submit
+    approval_id: str = ""
     history: list[JsonObject] = field(default_factory=list)
     watchers: set[str] = field(default_factory=set)
     sequence: int = 0

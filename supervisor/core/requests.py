@@ -1,6 +1,7 @@
 """What viewers want of sessions besides turns, and what a session does by itself: tell the results that wait."""
 
 from fanjoin.ipc import ids
+from fanjoin.ipc.approval_messages import DecideApproval
 from fanjoin.ipc.errors import UserError
 from fanjoin.ipc.messages import Done, Outcome
 from fanjoin.ipc.session_messages import (
@@ -11,7 +12,7 @@ from fanjoin.ipc.session_messages import (
     Subscribe,
     Unsubscribe,
 )
-from fanjoin.supervisor.core import detached, entries, turns
+from fanjoin.supervisor.core import approvals, detached, entries, turns
 from fanjoin.supervisor.core.effects import Snapshot
 from fanjoin.supervisor.core.ending import finish
 from fanjoin.supervisor.core.model import Asker, Session
@@ -20,7 +21,7 @@ from fanjoin.supervisor.core.state import Committed, State
 from fanjoin.supervisor.questions import Answer, FindReceipts, OpenSession, StoredTurn, submission_of
 from fanjoin.supervisor.records import AdmissionEnded, SessionDeleted
 
-Request = CreateSession | Subscribe | Unsubscribe | ResolveUnknown | DeleteSession
+Request = CreateSession | Subscribe | Unsubscribe | ResolveUnknown | DeleteSession | DecideApproval
 DECIDED = "Another request has decided about this turn just now."
 DISCARDED = "Its supervisor died before its end was recorded, and it was given up."
 
@@ -38,6 +39,8 @@ def handle(state: State, viewer: str, request: Request) -> None:
             _resolve(state, viewer, request)
         case DeleteSession():
             _delete(state, viewer, request)
+        case DecideApproval():
+            approvals.decide(state, request)
 
 
 def _create(state: State, viewer: str, request: CreateSession) -> None:
@@ -83,7 +86,8 @@ def _unsubscribe(state: State, viewer: str, request: Unsubscribe) -> None:
 
 
 def viewer_left(state: State, viewer: str) -> None:
-    """Tell a viewer nothing more; its turns go on."""
+    """Tell a viewer nothing more, and ask it nothing; its turns go on."""
+    approvals.viewer_left(state, viewer)
     for session in state.sessions.values():
         if viewer in session.followers:
             session.followers.remove(viewer)

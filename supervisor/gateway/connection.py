@@ -6,6 +6,7 @@ from typing import Protocol
 
 from msgspec import UNSET, Struct, to_builtins
 
+from fanjoin.ipc.approval_messages import ApprovalAsked
 from fanjoin.ipc.ids import REQUEST, new_id
 from fanjoin.ipc.messages import Event, FromViewer, JsonObject, ToViewer, TurnDone
 from fanjoin.ipc.messages import Refused as RefusedMessage
@@ -177,6 +178,8 @@ class Connection:
                 self._turns.discard(admission_id)
                 if event := self._ends.pop(admission_id, None):
                     self._happened(_whole(event, message))
+            case ApprovalAsked():
+                return  # no submission of this door asks
             case _:
                 answer = self._waiting.get(message.request_id)
                 if answer is not None and not answer.done():

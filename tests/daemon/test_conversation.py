@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from daemon_support import DaemonHome
@@ -156,10 +157,55 @@ def test_ctrl_c_ends_the_turn_and_twice_the_conversation(home: DaemonHome) -> No
     home.check_records()
 
 
+def writing(name: str, answer: str) -> dict[str, Any]:
+    """Return the reply of a plan that writes a file."""
+    return {"calls": [{"name": "write_file", "arguments": {"path": name, "content": answer}}]}
+
+
+def test_the_user_allows_what_no_rule_decides(home: DaemonHome) -> None:
+    """The root's own tools ask: no, yes, and always, which holds for later turns, too; its delegates are denied."""
+    work = home.path.parent / "work"
+    work.mkdir()
+    child = plan(writing("by a delegate", "0"), {"text": "Denied."})
+    first = {"delegate": [child], "calls": writing("a", "1")["calls"]}
+    seed = plan(first, writing("b", "2"), writing("c", "3"), writing("d", "4"), {"text": "All done."})
+    with terminal(home, "-C", str(work), "-q", seed) as person:
+        for name, answer in (("a", "n"), ("b", "y"), ("c", "a")):
+            person.see(f"The agent wants: write_file {name}")
+            person.see("[a]lways?")
+            person.type(f"{answer}\r")
+        person.see("All done.")
+        person.see(PROMPT)
+        person.type(plan(writing("e", "5"), {"text": "Later done."}).replace("\n", "\x1b\r") + "\r")
+        person.see("Later done.")
+        person.see(PROMPT)
+        person.type("/quit\r")
+        assert person.end() == 0
+        assert "wants: write_file by" not in person.screen
+        assert "wants: write_file d" not in person.screen
+        assert "wants: write_file e" not in person.screen
+    assert sorted(path.name for path in work.iterdir()) == ["b", "c", "d", "e"]
+
+
+def test_ctrl_c_at_a_question_cancels_the_turn(home: DaemonHome) -> None:
+    """It is no answer: nothing is written, and the conversation goes on."""
+    work = home.path.parent / "work"
+    work.mkdir()
+    with terminal(home, "-C", str(work), "-q", plan(writing("a", "1"), {"text": "Done."})) as person:
+        person.see("[a]lways?")
+        person.type("\x03")
+        person.see("cancelled (cancelled)")
+        person.see(PROMPT)
+        person.type("\x04")
+        assert person.end() == 0
+    home.check_no_process()
+    assert list(work.iterdir()) == []
+
+
 def test_ctrl_c_before_the_first_turn_runs_nothing(home: DaemonHome) -> None:
     """While the supervisor still starts: it is not lost, and the exit code is 130."""
     with terminal(home, "-q", "[[hang]] never") as person:
-        wait_until(lambda: (home.path / "logs" / "supervisor.log").exists(), "start of the supervisor")
+        wait_until((home.path / "logs" / "supervisor.log").exists, "start of the supervisor")
         person.type("\x03")
         person.see("Nothing was run")
         assert person.end() == 130

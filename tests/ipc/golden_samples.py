@@ -2,6 +2,7 @@
 
 from msgspec import Struct
 
+from fanjoin.ipc.approval_messages import ApprovalAsked, ApprovalDecided, AskApproval, DecideApproval
 from fanjoin.ipc.bootstrap import AgentBootstrap, CoreBootstrap, CoreReady
 from fanjoin.ipc.codec import Spooled
 from fanjoin.ipc.endpoints import Endpoints
@@ -143,6 +144,7 @@ TASK = AgentTask(
     history=[{"role": "user", "content": "before"}],
     images=[{"type": "image_url"}],
     joins_detached=True,
+    asks=True,
     output_schema={"type": "object"},
     toolsets=("files", "delegation"),
     route_notes={"fast": "quick"},
@@ -203,6 +205,7 @@ SUBMIT = Submit(
     ],
     create=CREATE,
     wait_if_held=True,
+    asks=True,
 )
 TURN = TurnLine(admission_id="t_one", input_id="r_one", sequence=7, status="unknown", text="hello")
 ENDPOINTS = Endpoints(
@@ -233,6 +236,10 @@ MESSAGES: list[Struct] = [
     Welcome(task=TASK),
     Reject(reason="unknown process"),
     Joined(join_id="j_one", answers=[CallAnswer(tool_call_id="call_1", content="{}")]),
+    AskApproval(run_id="i_run", attempt_id="t_one.1", approval_id="a_one", what="ls x", patterns=["ls *"]),
+    ApprovalAsked(admission_id="t_one", approval_id="a_one", what="ls x", patterns=["ls *"]),
+    DecideApproval(admission_id="t_one", approval_id="a_one", allowed=True, always=True),
+    ApprovalDecided(approval_id="a_one", allowed=True, always=True),
     Cancel(reason="cancelled", grace_seconds=4.0),
     ResultAck(),
     Attach(viewer="owner"),

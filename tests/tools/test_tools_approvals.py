@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fanjoin.agent_proc.calls import ToolError
-from fanjoin.agent_proc.toolsets.approvals import Approvals
+from fanjoin.agent_proc.toolsets.approvals import MOST_ASKED, Approvals
 from fanjoin.agent_proc.toolsets.shell_words import simple_commands
+from fanjoin.ipc.approval_messages import ApprovalDecided
 from fanjoin.ipc.settings import ApprovalSettings
 
 if sys.platform == "win32":
@@ -136,3 +137,31 @@ def test_a_pattern_is_a_glob_and_its_own_text() -> None:
     """Brackets in a pattern are a glob's; the very same text is allowed all the same."""
     assert runs("test [a] = b", "test [a] = b")
     assert not fnmatch.fnmatchcase("test [a] = b", "test [a] = b")
+
+
+def test_a_person_is_asked_about_what_nothing_decides() -> None:
+    """Yes holds once, always for its like; what a pattern or the mode decides, or nobody could read, is not asked."""
+    asked: list[tuple[str, list[str]]] = []
+    answers = iter([(True, False), (False, False), (True, True)])
+
+    def ask(what: str, patterns: list[str]) -> ApprovalDecided:
+        asked.append((what, patterns))
+        allowed, always = next(answers)
+        return ApprovalDecided(approval_id="a", allowed=allowed, always=always)
+
+    approvals = Approvals(ApprovalSettings(allow=("cat *",), deny=("rm *",)), ask)
+    approvals.check_command("cat x && make all | sort")
+    with pytest.raises(ToolError, match="does not allow this: make all"):
+        approvals.check_command("make all")
+    approvals.check_command("make all")
+    approvals.check_command("make some")
+    for refused in ("rm x", "x" * (MOST_ASKED + 1)):
+        with pytest.raises(ToolError):
+            approvals.check_command(refused)
+    with pytest.raises(ToolError, match="nobody can be asked"):
+        Approvals(ApprovalSettings(mode="deny"), ask).check_writing("write_file", "x")
+    assert asked == [
+        ("cat x && make all | sort", ["make *", "sort *"]),
+        ("make all", ["make *"]),
+        ("make all", ["make *"]),
+    ]

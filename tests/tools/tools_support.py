@@ -13,6 +13,7 @@ from fanjoin.agent_proc.reporter import Reporter
 from fanjoin.agent_proc.toolsets.build import toolbox
 from fanjoin.agent_proc.toolsets.commands import Commands
 from fanjoin.agent_proc.transcript import Transcript
+from fanjoin.ipc.approval_messages import ApprovalDecided
 from fanjoin.ipc.messages import AgentTask, Progress
 from fanjoin.ipc.settings import ApprovalSettings, TerminalSettings
 
@@ -39,7 +40,7 @@ class Tools:
             terminal=settings,
         )
         reporter = Reporter(self._send, Account(), Transcript("", ""), keeps_messages=False)
-        self.box = toolbox(task, self.commands, reporter)
+        self.box = toolbox(task, self.commands, reporter, _nobody)
 
     def _send(self, kind: type[msgspec.Struct], **fields: object) -> None:
         self.sent.append(kind(run_id="r", attempt_id="a", **fields))
@@ -57,3 +58,7 @@ class Tools:
     def notices(self) -> list[str]:
         """What the user was told."""
         return [message.notice for message in self.sent if isinstance(message, Progress) and message.notice]
+
+
+def _nobody(what: str, _patterns: list[str]) -> ApprovalDecided:
+    raise AssertionError(f"nobody is to be asked about {what}")
