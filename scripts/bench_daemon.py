@@ -19,6 +19,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+import psutil
 from bench_support import environment, percentile, provider, query, row
 from websockets.sync.client import connect
 
@@ -46,7 +47,8 @@ class Daemon:
 
     def command(self, *arguments: str) -> None:
         """Run a command of the daemon."""
-        subprocess.run([self.program, "daemon", *arguments], env=self.env, check=True, stdout=subprocess.DEVNULL)
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        subprocess.run([self.program, "daemon", *arguments], env=self.env, check=True, **quiet)
 
     def descriptor(self) -> dict[str, Any]:
         """Return what the daemon says of itself."""
@@ -102,24 +104,12 @@ def runs_beside(daemon: Daemon, rounds: int) -> None:
     row("`chat -Q` with two children beside a daemon, against `python -c pass`", measured, "≤ 15")
 
 
-def commit_seconds(folder: Path) -> float:
-    """Return how long one synchronous commit takes here, the median of many."""
-    times = []
-    with closing(sqlite3.connect(folder / "commits.db", isolation_level=None)) as connection:
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=FULL")
-        connection.execute("CREATE TABLE t (x)")
-        for _ in range(100):
-            began = time.perf_counter()
-            connection.execute("INSERT INTO t VALUES (1)")
-            times.append(time.perf_counter() - began)
-    return median(times)
-
-
 def submit_to_started(daemon: Daemon, rounds: int) -> None:
-    """Measure from a submission to its event ``turn.started``, and count the commits until then."""
-    times = []
-    with daemon.wire() as wire:
+    """Measure from a submission to its event ``turn.started``, each against a bare commit at the same pace."""
+    times, commits = [], []
+    with daemon.wire() as wire, closing(sqlite3.connect(daemon.home / "commits.db", isolation_level=None)) as plain:
+        for sql in ("PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL", "CREATE TABLE t (x)"):
+            plain.execute(sql)
         session_id = call(wire, "session.create")["session_id"]
         for number in range(rounds):
             params = {"session_id": session_id, "text": f"hello {number}", "finite": True}
@@ -129,15 +119,18 @@ def submit_to_started(daemon: Daemon, rounds: int) -> None:
                 continue
             times.append(time.perf_counter() - began)
             until(wire, "message.complete")
-    commit = commit_seconds(daemon.home)
-    measured = f"p50 {median(times) * 1000:.1f} ms; one commit {commit * 1000:.1f} ms"
+            began = time.perf_counter()
+            plain.execute("INSERT INTO t VALUES (1)")
+            commits.append(time.perf_counter() - began)
+    ratio = median(time / commit for time, commit in zip(times, commits, strict=True))
+    measured = f"{ratio:.1f} commits (p50 {median(times) * 1000:.1f} ms; a commit {median(commits) * 1000:.1f} ms)"
     row("submit to `turn.started`", measured, "< 2 commits")
 
 
 def many_sessions(daemon: Daemon, count: int) -> None:
-    """Measure so many sessions at once, a turn with four delegates each."""
+    """Measure so many sessions at once, a turn with four delegates each; with such a provider all time is overhead."""
 
-    def one(_: int) -> float:
+    def one(_: int) -> tuple[float, list[dict[str, Any]]]:
         with daemon.wire() as wire:
             session_id = call(wire, "session.create")["session_id"]
             began = time.perf_counter()
@@ -146,14 +139,25 @@ def many_sessions(daemon: Daemon, count: int) -> None:
             end = until(wire, "message.complete")
         if sum(entry["ok"] for entry in end["results"]) != DELEGATES:
             sys.exit(f"not every delegate completed: {end}")
-        return time.perf_counter() - began
+        return time.perf_counter() - began, end["results"]
 
+    psutil.cpu_percent()
     began = time.perf_counter()
     with ThreadPoolExecutor(count) as pool:
-        times = list(pool.map(one, range(count)))
-    tasks = count * DELEGATES / (time.perf_counter() - began)
-    tail = f"a turn p50 {median(times):.2f} s, p99 {percentile(times, 0.99):.2f} s"
-    row(f"{count} sessions at once, {DELEGATES} delegates each", f"{tasks:.0f} tasks/s, {tail}", "what the cores allow")
+        ends = list(pool.map(one, range(count)))
+    rate = count * DELEGATES / (time.perf_counter() - began)
+    busy = psutil.cpu_percent()
+    entries = [entry for _, results in ends for entry in results]
+    what = f"{count} sessions at once, {DELEGATES} delegates each"
+    row(what, f"{rate:.0f} tasks/s, all cores {busy:.0f} % busy", "what the cores allow")
+    row("overhead of a delegate there, in the queue", spread([one["queued_seconds"] for one in entries]), "")
+    row("overhead of a delegate there, from its launch on", spread([one["duration_seconds"] for one in entries]), "")
+    row("a whole turn there", spread([seconds for seconds, _ in ends]), "")
+
+
+def spread(seconds: list[float]) -> str:
+    """Return the median and the tail of times."""
+    return f"p50 {median(seconds) * 1000:.0f} ms, p99 {percentile(seconds, 0.99) * 1000:.0f} ms"
 
 
 def recovery(daemon: Daemon) -> None:

@@ -110,9 +110,7 @@ def _adopt(state: State, stored: StoredTurn) -> None:
 def submit(state: State, viewer: str, submission: Submit) -> None:
     """Take a submission: admit it, or answer what became of the same one before."""
     create, asker = submission.create, Asker(viewer, submission.request_id)
-    if state.draining:
-        refuse(state, asker, "draining", "The supervisor ends and begins no turn.")
-    elif unknown := {task.route for task in submission.tasks} - {"", *submission.settings.routes}:
+    if unknown := {task.route for task in submission.tasks} - {"", *submission.settings.routes}:
         message = f"Tasks ask for routes that are not configured: {', '.join(sorted(unknown))}. Nothing was started."
         refuse(state, asker, "invalid_params", message)
     elif not submission.session_id and (create is None or not create.request_id):
@@ -154,6 +152,9 @@ def _found(state: State, asker: Asker, submission: Submit, answer: Answer, error
 
 def _admit(state: State, asker: Asker, submission: Submit, session: Session) -> None:
     """Begin what nobody submitted before; a cancel that came first counts."""
+    if state.draining:
+        refuse(state, asker, "draining", "The supervisor ends and begins no turn.")
+        return
     if not submission.finite:
         session.settings = submission.settings
     turn = turns.admit(state, asker.viewer, submission, session.session_id)

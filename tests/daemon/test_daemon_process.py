@@ -191,14 +191,16 @@ def test_the_foreground_daemon_is_the_owner_itself(home: DaemonHome) -> None:
 
 
 def test_an_end_lets_running_turns_finish_and_begins_none(home: DaemonHome) -> None:
-    """While it drains a submission is refused as ``draining``; the turn that ran completes; exit 0."""
+    """While it drains a new turn is refused as ``draining``, a replay answered; the turn that ran completes; exit 0."""
     process = home.run_daemon(stderr=subprocess.PIPE)
     with home.client() as client:
         session_id = client.session()
-        running = client.call("prompt.submit", session_id=session_id, text="[[hold 2 name=drain]] a", finite=True)
+        said = {"session_id": session_id, "input_id": "one", "text": "[[hold 2 name=drain]] a", "finite": True}
+        running = client.call("prompt.submit", **said)
         client.event("turn.started")
         process.send_signal(signal.SIGTERM)
         wait_until(lambda: refused_as_draining(home), "refusal of new turns")
+        assert client.call("prompt.submit", **said)["admission_id"] == running["admission_id"]
         assert home.other("chat", "-Q", "--daemon", "never", "-q", "[[hold 2 name=drain]] b").returncode == 0
         assert client.event("message.complete")["payload"]["status"] == "completed"
     process.communicate(timeout=20)
