@@ -68,7 +68,8 @@ class _Conversation:
         self._turn = ""
         self._submitted = self._told_session = ""
         self._at_line_start = True
-        self._running = self._cancelling = False
+        self._running = self._cancelling = self._end_shown = False
+        self._said = ""
         self._answers: dict[str, Heard] = {}
 
     def run(self, text: str, pictures: list[JsonObject]) -> int:
@@ -116,7 +117,7 @@ class _Conversation:
         if self._session_id:
             submit = replace(submit, session_id=self._session_id, create=None)
         self._turn, self._submitted = "", submit.request_id
-        self._running, self._cancelling = True, False
+        self._running, self._cancelling, self._end_shown, self._said = True, False, False, ""
         self._line.send(submit)
         while self._running:
             self._show(self._take())
@@ -166,6 +167,9 @@ class _Conversation:
         if done.admission_id != self._turn:
             return
         self._running = False
+        if not self._end_shown:  # it had ended before, and was only asked for again
+            end = {"answer": done.answer, "status": done.status, "reason": done.reason, "message": done.message}
+            self._show_end(end, mine=True)
         if done.reason == "auth" and self._opened.resolved.auth_hint:
             streams.complain(self._opened.resolved.auth_hint)
 
@@ -222,6 +226,7 @@ class _Conversation:
         mine = event.admission_id == self._turn and self._running
         match event.name:
             case "message.delta" if mine:
+                self._said += str(event.data["text"])
                 self._write(str(event.data["text"]))
             case "message.complete":
                 self._show_end(event.data, mine=mine)
@@ -233,10 +238,12 @@ class _Conversation:
                 self._output.told(event)
 
     def _show_end(self, end: JsonObject, *, mine: bool) -> None:
-        """Show how a turn ended; of one that the session began by itself the whole answer."""
-        if not mine:
+        """Show how a turn ended, with its answer where that was not said whole while it ran."""
+        self._end_shown |= mine
+        answer = str(end["answer"])
+        if not mine or not self._said.rstrip().endswith(answer.rstrip()):
             self._new_line()
-            self._write(str(end["answer"]))
+            self._write(answer)
         self._new_line()
         if end["status"] != "completed":
             streams.complain(f"{end['status']} ({end['reason']}): {shown(str(end['message']))}")

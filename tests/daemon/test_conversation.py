@@ -202,6 +202,19 @@ def test_ctrl_c_at_a_question_cancels_the_turn(home: DaemonHome) -> None:
     assert list(work.iterdir()) == []
 
 
+def test_a_seed_that_was_answered_before_is_shown_again(home: DaemonHome) -> None:
+    """The same ``--idempotency-key``: no model is asked, and the stored answer is on the screen."""
+    flags = ("--idempotency-key", "k", "-q", "hello")
+    for _ in range(2):
+        with terminal(home, *flags) as person:
+            person.see("1 word in 1 line")
+            person.see(PROMPT)
+            person.type("/quit\r")
+            assert person.end() == 0
+            assert person.screen.count("1 word in 1 line") == 1
+    assert len(home.provider.requests()) == 1
+
+
 def test_ctrl_c_before_the_first_turn_runs_nothing(home: DaemonHome) -> None:
     """While the supervisor still starts: it is not lost, and the exit code is 130."""
     with terminal(home, "-q", "[[hang]] never") as person:
