@@ -287,6 +287,8 @@ class _Conversation:
         running = self._delegates()
         if not self._session_id:
             return
+        if self._running and not self._cancelling and self._core.shared:
+            streams.complain("The daemon goes on with the turn; its answer waits in the session.")
         if running:
             streams.complain(f"{len(running)} delegates have not ended:")
             for delegate in running:

@@ -60,6 +60,7 @@ def _run(*, in_foreground: bool) -> NoReturn:
         number = getattr(signal, name, None)
         if number is not None and number != kept:
             signal.signal(number, lambda *_: daemon.drain())
+    daemon.publish()  # whoever reads it may send a signal at once
     if in_foreground:
         _say(f"fanjoin daemon {os.getpid()} serves {bootstrap.home} at {daemon.url}")
     else:
@@ -128,7 +129,6 @@ class Daemon:
             started_at=started_at,
             version=VERSION,
         )
-        self._publish()
 
     def _claim(self) -> object:
         """Become the one daemon of the home; the lock lives as long as this process."""
@@ -137,7 +137,7 @@ class Daemon:
             raise RunError(f"A daemon serves {self._home} already; `fanjoin daemon status` names it.")
         return lock
 
-    def _publish(self) -> None:
+    def publish(self) -> None:
         """Say that we are ready, whole or not at all."""
         path = daemon_file(self._home)
         part = path.with_suffix(f".{self._descriptor.instance_id}")
