@@ -143,7 +143,7 @@ class _TurnRun:
     def _follow(self, core: Core, wanted: Wanted) -> int:
         self._run = run = Run(core, wanted.job, self._output.told, self._interrupted)
         try:
-            done = run.follow()
+            done = run.follow(self._interrupts.raising())
             code = exit_code(done, fail_on_child_error=self._options.fail_on_child_error)
             if self._interrupts.first is not None:
                 code = self._interrupts.exit_code()

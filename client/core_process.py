@@ -74,8 +74,9 @@ class CoreProcess:
         except BadFrameError as error:
             raise UserError(f"The turn is too large to be handed over: {error}. Nothing was run.") from error
         watchdog = threading.Timer(READY_SECONDS, self.kill)
-        watchdog.start()
+        watchdog.daemon = True  # a signal may end the wait at any point
         try:
+            watchdog.start()
             stdin = cast(BinaryIO, self._process.stdin)
             stdin.write(frame)
             stdin.flush()

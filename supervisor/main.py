@@ -38,7 +38,7 @@ def main() -> NoReturn:
         os._exit(error.exit_code)
     write_frame(answers, CoreReady(endpoints=service.endpoints))
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: service.viewers_lost())
+        signal.signal(number, lambda *_: service.end())
     viewer.when_ended(service.viewers_lost)
     service.run()
     os._exit(0)
