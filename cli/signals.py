@@ -18,6 +18,8 @@ _PATIENCE = 3
 class InterruptedRunError(RunError):
     """A signal arrived before there was a turn that could be cancelled."""
 
+    reason = "cancelled"
+
 
 class Interrupts:
     """The signals that ask this process to end."""

@@ -173,11 +173,8 @@ class _TurnRun:
 
 def end_of(error: FanjoinError) -> tuple[str, str]:
     """Return the status and the reason of a turn that ended by an error of ours."""
-    if isinstance(error, OwnerLostError):
-        return "lost", "owner_lost"
-    if isinstance(error, InterruptedRunError):
-        return "cancelled", "cancelled"
-    return "failed", "usage" if isinstance(error, UserError) else "failed"
+    statuses = {OwnerLostError.reason: "lost", InterruptedRunError.reason: "cancelled"}
+    return statuses.get(error.reason, "failed"), error.reason
 
 
 def with_local_model(resolved: Resolved, stack: ExitStack) -> TurnSettings:

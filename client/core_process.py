@@ -106,11 +106,12 @@ class CoreProcess:
             UserError, RunError: it cannot run here.
             OwnerLostError: it ended or stayed silent.
         """
-        from fanjoin.ipc.errors import RunError, UserError
+        from fanjoin.ipc.errors import RunError, StorageError, UserError
 
         ready = self.begin(bootstrap)
         if ready.error:
-            raise (UserError if ready.exit_code == UserError.exit_code else RunError)(ready.error)
+            kinds = {kind.reason: kind for kind in (UserError, StorageError)}
+            raise kinds.get(ready.reason, RunError)(ready.error)
         return ready.endpoints
 
     def call_when_gone(self, callback: Callable[[], None]) -> None:

@@ -34,7 +34,7 @@ def main() -> NoReturn:
     try:
         service = Service(bootstrap, zygote, os.environ.get(RUN_TAG, ""))
     except FanjoinError as error:
-        write_frame(answers, CoreReady(error=str(error), exit_code=error.exit_code))
+        write_frame(answers, CoreReady(error=str(error), reason=error.reason))
         os._exit(error.exit_code)
     write_frame(answers, CoreReady(endpoints=service.endpoints))
     for number in (signal.SIGTERM, signal.SIGINT):
