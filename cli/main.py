@@ -28,7 +28,11 @@ def main() -> None:
         core = _early_core(arguments)
     from fanjoin.cli.app import run
 
-    sys.exit(run(arguments, core, interrupts))
+    code = run(arguments, core, interrupts)
+    if core is not None:
+        streams.flush()
+        os._exit(code)  # unwinding the interpreter takes a tenth of a short run, and everything is closed by now
+    sys.exit(code)
 
 
 def _print_version() -> int:

@@ -99,6 +99,13 @@ def complain(text: str, end: str = "\n") -> None:
         silence(stream)
 
 
+def flush() -> None:
+    """Write out what is buffered, as far as it can be."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # broken, closed, or not there at all
+            stream.flush()
+
+
 def is_terminal(descriptor: int) -> bool:
     """Say whether a descriptor is a terminal."""
     try:
