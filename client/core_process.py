@@ -96,7 +96,7 @@ class CoreProcess:
         from fanjoin.ipc import platform
 
         self.close(1)
-        code = self._process.returncode
+        code = self._process.wait()
         return f"exit code {code}" if code >= 0 else platform.signal_name(-code)
 
     def endpoints(self, bootstrap: "CoreBootstrap") -> "Endpoints":
@@ -137,9 +137,11 @@ class CoreProcess:
     def close(self, seconds: float) -> None:
         """End the lifeline and wait for the supervisor's end; past the time, end it by force."""
         self.release()
-        try:
-            self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
+        # In a thread: a wait with a timeout would look now and then, and a run would end up to 50 ms later.
+        waiting = threading.Thread(target=self._process.wait, daemon=True)
+        waiting.start()
+        waiting.join(seconds)
+        if waiting.is_alive():
             self.kill()
         if self._process.stdout is not None:
             self._process.stdout.close()
