@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable
 from typing import TextIO
 
+from fanjoin.ipc.text import harmless
+
 BLOCKED_SECONDS = 0.5
 """How long a reader may read nothing until we ask whether to wait any longer."""
 _PIECE = 4096
@@ -32,7 +34,7 @@ def write_line(text: str, given_up: Callable[[], bool] = lambda: False) -> bool:
 
 
 def write_text(text: str, given_up: Callable[[], bool] = lambda: False) -> bool:
-    """Write a text to standard output; what its encoding cannot hold is replaced.
+    """Write a text to standard output; what its encoding cannot hold, or a terminal would obey, is replaced.
 
     Args:
         text: what to write.
@@ -48,12 +50,12 @@ def write_text(text: str, given_up: Callable[[], bool] = lambda: False) -> bool:
     if stream is None:
         return True
     encoding = stream.encoding or "utf-8"
-    data = text.encode(encoding, "replace")
     try:
+        data = (harmless(text) if stream.isatty() else text).encode(encoding, "replace")
         stream.flush()
         _write(stream, data, given_up)
     except OSError as error:
-        _silence(stream)
+        silence(stream)
         _require_a_reader_that_left(error)
         return False
     return True
@@ -83,30 +85,30 @@ def _require_a_reader_that_left(error: OSError) -> None:
         return
     from fanjoin.ipc.errors import RunError
 
-    raise RunError(f"Standard output cannot be written: {error.strerror}. What came of the run is recorded.") from error
+    raise RunError(f"Standard output cannot be written: {error.strerror}. What came of a run is recorded.") from error
 
 
 def complain(text: str, end: str = "\n") -> None:
-    """Write a line to standard error, if there is one."""
+    """Write a line to standard error, if there is one; models and tools may have had a word in it."""
     stream = sys.stderr
     if stream is None:
         return
     encoding = stream.encoding or "utf-8"
     try:
-        stream.write(text.encode(encoding, "replace").decode(encoding, "replace") + end)
+        stream.write(harmless(text).encode(encoding, "replace").decode(encoding, "replace") + end)
         stream.flush()
     except OSError:
-        _silence(stream)
+        silence(stream)
 
 
 def settle() -> None:
     """Write what is still buffered: a failure of that at the interpreter's own exit would change the exit code."""
     for stream in (sys.stdout, sys.stderr):
-        if stream is not None:
+        if stream is not None and not stream.closed:
             try:
                 stream.flush()
             except OSError:
-                _silence(stream)
+                silence(stream)
 
 
 def is_terminal(descriptor: int) -> bool:
@@ -117,7 +119,7 @@ def is_terminal(descriptor: int) -> bool:
         return False
 
 
-def _silence(stream: TextIO) -> None:
+def silence(stream: TextIO) -> None:
     """Let what the interpreter still flushes at its exit go nowhere: its failure would change the exit code."""
     with contextlib.suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)

@@ -47,8 +47,8 @@ class Daemon:
 
     def command(self, *arguments: str) -> None:
         """Run a command of the daemon."""
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        subprocess.run([self.program, "daemon", *arguments], env=self.env, check=True, **quiet)
+        command = [self.program, "daemon", *arguments]
+        subprocess.run(command, env=self.env, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def descriptor(self) -> dict[str, Any]:
         """Return what the daemon says of itself."""
