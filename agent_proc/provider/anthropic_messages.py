@@ -3,7 +3,7 @@
 from fanjoin.agent_proc.http import Http
 from fanjoin.agent_proc.provider.anthropic_form import as_conversation, as_system, as_tools
 from fanjoin.agent_proc.provider.client import OnDelta
-from fanjoin.agent_proc.provider.exchange import Exchange
+from fanjoin.agent_proc.provider.exchange import Exchange, place_of
 from fanjoin.agent_proc.provider.failure import from_error_object
 from fanjoin.agent_proc.provider.reading import Reading
 from fanjoin.agent_proc.provider.refusals import Refusals
@@ -94,8 +94,8 @@ class AnthropicMessages:
 
 def _url(base_url: str) -> str:
     """Return where messages go; as in the vendor's own clients, a base URL may end before or after ``/v1``."""
-    base = base_url.rstrip("/").removesuffix("/messages")
-    return f"{base}/messages" if base.endswith("/v1") else f"{base}/v1/messages"
+    base = base_url.partition("?")[0].rstrip("/")
+    return place_of(base_url, "/messages" if base.endswith(("/v1", "/messages")) else "/v1/messages")
 
 
 class MessageReading(Reading):
@@ -126,9 +126,12 @@ class MessageReading(Reading):
 
     def plain(self, value: JsonObject) -> bool:
         """Take a whole reply; False when it is none of this format."""
-        if not isinstance(value.get("content"), list):
+        content = value.get("content")
+        if isinstance(content, str):
+            content = [{"type": "text", "text": content}]
+        if not isinstance(content, list):
             return False
-        for index, block in enumerate(objects_of(value["content"])):
+        for index, block in enumerate(objects_of(content)):
             self._begin(index, block)
         self._count(value.get("usage"))
         self._end(value.get("stop_reason"))
@@ -171,8 +174,11 @@ class MessageReading(Reading):
         self.reply.finish_reason = _FINISHES.get(word, word) or self.reply.finish_reason
 
     def _count(self, usage: object) -> None:
-        """Take token counts; those of a stream's end replace those of its beginning."""
-        self._counts |= {name: number for name, number in object_of(usage).items() if number is not None}
+        """Take token counts; those of a stream's end replace those of its beginning, where there are any.
+
+        Some servers know the input only at the beginning, others only at the end, and send 0 at the other place.
+        """
+        self._counts |= {name: number for name, number in object_of(usage).items() if number}
         read, written = (count(self._counts.get(f"cache_{kind}_input_tokens")) for kind in ("read", "creation"))
         self.reply.usage = Usage(
             input_tokens=count(self._counts.get("input_tokens")) + read + written,

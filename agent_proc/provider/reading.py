@@ -9,7 +9,7 @@ from fanjoin.agent_proc.provider.client import OnDelta
 from fanjoin.agent_proc.provider.failure import ProviderError, from_error_object, from_status
 from fanjoin.agent_proc.provider.reply import Reply, ReplyBuilder
 from fanjoin.agent_proc.provider.sse import EventReader
-from fanjoin.agent_proc.provider.thinking import ThinkingFilter
+from fanjoin.agent_proc.provider.thinking import ThinkingFilter, split_unopened
 from fanjoin.ipc.messages import JsonObject
 from fanjoin.ipc.text import clean, clip
 
@@ -49,6 +49,9 @@ class Reading(ABC):
     def plain(self, value: JsonObject) -> bool:
         """Take a whole reply; False when it is none of this format."""
 
+    def close(self) -> None:  # noqa: B027 - most formats hold nothing
+        """Take in what was held until the end of the body."""
+
     def read(self, response: Response) -> Reply:
         """Return the reply that a response holds.
 
@@ -63,10 +66,14 @@ class Reading(ABC):
             # A finished answer stays one, however its connection ended.
             if not self.reply.finish_reason:
                 raise
+        self.close()
         self._pass_on(self._thinking.close())
         for thought in self._thinking.thoughts:
             self.reply.add_reasoning(thought)
-        return self._checked(self.reply.build())
+        reply = self.reply.build()
+        unopened, reply.text = split_unopened(reply.text)
+        reply.reasoning += unopened
+        return self._checked(reply)
 
     def add_text(self, text: str) -> None:
         """Take a piece of the answer, in which a model may think aloud."""
