@@ -87,16 +87,20 @@ def test_a_route_that_nobody_configured_starts_nothing(home: Home) -> None:
 
 
 def test_one_routes_fate_is_not_anothers(home: Home) -> None:
-    """A route whose server refuses its key fails its delegate alone."""
-    with serving(refuses(401)) as bad, serving(says("fine")) as good:
+    """A route whose server refuses its key fails its delegate alone; an answer that stays cut says so in its entry."""
+    with serving(refuses(401)) as bad, serving(says("fine")) as good, serving(says("so", finish="length")) as short:
         routes = {
             "bad": {"model": "b", "base_url": bad.url, "api_key_env": "DEEP_KEY"},
             "good": {"model": "g", "base_url": good.url, "api_key_env": "FAST_KEY"},
+            "short": {"model": "s", "base_url": short.url},
         }
         _config(home, routes)
-        query = delegate_plan({"goal": "x", "route": "bad"}, {"goal": "y", "route": "good"})
+        query = delegate_plan(*[{"goal": "x", "route": route} for route in routes])
         result = home.result(query, env=KEYS)
-    assert [entry["status"] for entry in result["results"]] == ["failed", "completed"]
+    assert [entry["status"] for entry in result["results"]] == ["failed", "completed", "completed"]
+    assert result["results"][2]["summary"] == "so" * 5
+    cut = "The answer is cut: the model's output limit."
+    assert [entry.get("note") for entry in result["results"]] == [None, None, cut]
     assert result["results"][0]["error"]["reason"] == "auth"
     assert not any(key in json.dumps(result) for key in KEYS.values())
 
