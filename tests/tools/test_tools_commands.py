@@ -89,7 +89,7 @@ def test_the_whole_group_ends_with_its_time(tools: Tools, tmp_path: Path, comman
     began = time.monotonic()
     answer = tools.call("run_command", command=command, timeout_seconds=1)
     assert time.monotonic() - began < 1 + TERM_SECONDS + 2
-    assert answer.startswith("ended after 1 s, its time limit; ")
+    assert answer.startswith("ended after 1 s, its time limit; ended by SIG")
     assert list(tmp_path.glob("pid-*"))
     assert pids_in(tmp_path) == []
     wait_until(no_child_left, "end of all children", 1)
