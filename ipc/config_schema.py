@@ -133,6 +133,7 @@ KEYS: dict[str, Key] = {
     "approvals.mode": Key(kind=kind.choice("ask", "allow", "deny"), target=ApprovalSettings, field="mode"),
     "approvals.allow": Key(kind=kind.patterns, target=ApprovalSettings, field="allow"),
     "approvals.deny": Key(kind=kind.patterns, target=ApprovalSettings, field="deny"),
+    "approvals.private_hosts": Key(kind=kind.names, target=ApprovalSettings, field="private_hosts"),
     **{name: Key(kind=kind.truth, fallback=False) for name in NOT_BUILT},
     "cwd": Key(kind=kind.path, flag="cwd", variable="FANJOIN_CWD", in_file=False),
     "deadline": Key(kind=kind.seconds(), target=TurnSettings, field="deadline_seconds", flag="deadline", in_file=False),

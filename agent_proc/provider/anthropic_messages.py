@@ -94,8 +94,8 @@ class AnthropicMessages:
 
 def _url(base_url: str) -> str:
     """Return where messages go; as in the vendor's own clients, a base URL may end before or after ``/v1``."""
-    base = base_url.partition("?")[0].rstrip("/")
-    return place_of(base_url, "/messages" if base.endswith(("/v1", "/messages")) else "/v1/messages")
+    is_versioned = base_url.rstrip("/").endswith(("/v1", "/messages"))
+    return place_of(base_url, "/messages" if is_versioned else "/v1/messages")
 
 
 class MessageReading(Reading):

@@ -79,9 +79,8 @@ class Exchange:
 
 
 def place_of(base_url: str, path: str) -> str:
-    """Return where questions go: below the base URL, or at it when it names the whole place; a query stays."""
-    base, mark, query = base_url.partition("?")
-    return base.rstrip("/").removesuffix(path) + path + mark + query
+    """Return where questions go: below the base URL, or at it when it names the whole place."""
+    return base_url.rstrip("/").removesuffix(path) + path
 
 
 def _target(response: Response, url: str) -> str:

@@ -37,7 +37,7 @@ class _Writer:
 
     def _locate(self, arguments: JsonObject) -> Place:
         place = self._workspace.locate(given.text(arguments, "path"))
-        self._approvals.check_writing(self.name, place.shown)
+        self._approvals.check_use(self.name, place.shown)
         return place
 
     def _change(self, place: Place, change: Change, *, make: bool) -> bytes:

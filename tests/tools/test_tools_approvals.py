@@ -31,7 +31,7 @@ def runs(line: str, *allow: str, deny: tuple[str, ...] = (), mode: str = "ask") 
 def writes(path: str, *allow: str, deny: tuple[str, ...] = (), mode: str = "ask") -> bool:
     """Whether a file may be written."""
     try:
-        Approvals(ApprovalSettings(mode=mode, allow=allow, deny=deny)).check_writing("write_file", path)  # type: ignore[arg-type]
+        Approvals(ApprovalSettings(mode=mode, allow=allow, deny=deny)).check_use("write_file", path)  # type: ignore[arg-type]
     except ToolError:
         return False
     return True
