@@ -128,6 +128,18 @@ def test_a_run_says_that_its_model_has_no_tools(home: Home) -> None:
     assert b"note: The answer was made without tools" in done.stderr
 
 
+def test_the_synthetic_provider_answers_every_format(home: Home) -> None:
+    """A whole run that needs no other server: the root over one API, its delegates over each of the three."""
+    modes = ("chat_completions", "anthropic_messages", "responses")
+    routes = {mode: {"model": "m", "base_url": home.provider.url, "api_mode": mode} for mode in modes}
+    home.config(json.dumps({"model": {"api_mode": "responses"}, "delegation": {"routes": routes}}))
+    result = home.result(delegate_plan(*[{"goal": f"[[answer by {mode}]]", "route": mode} for mode in modes]))
+    assert [entry["summary"] for entry in result["results"]] == [f"by {mode}" for mode in modes]
+    paths = [request["path"] for request in home.provider.requests()]
+    assert (paths[0], paths[-1]) == ("/v1/responses", "/v1/responses")
+    assert sorted(paths[1:-1]) == ["/v1/chat/completions", "/v1/messages", "/v1/responses"]
+
+
 def test_the_root_speaks_any_format(home: Home) -> None:
     """A whole run over the Messages API, its format shown by the URL alone, and one over the Responses API."""
     call = b'{"type":"tool_use","id":"toolu_9","name":"delegate_task","input":{"goal":"one"}}'
