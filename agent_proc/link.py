@@ -91,7 +91,7 @@ class Link:
             lifeline: the readable end of a pipe; the process ends at once when the other end is closed.
         """
         # First the hello, from this thread: the rest can be made while the supervisor reads it.
-        context, dealer = connect(self._endpoints, self._who["attempt_id"])
+        context, dealer = connect(self._endpoints, self._nonce)
         dealer.send(self._frame(Hello, nonce=self._nonce, pid=os.getpid()))
         self._wake, self._woken = socket.socketpair()
         self._wake.setblocking(False)
@@ -256,11 +256,11 @@ def _read(lifeline: int) -> None:
     os._exit(1)
 
 
-def connect(endpoints: Endpoints, identity: str) -> tuple["zmq.Context[zmq.Socket[bytes]]", "zmq.Socket[bytes]"]:
-    """Return a socket to the supervisor, and the context to end when it is closed."""
+def connect(endpoints: Endpoints, nonce: str) -> tuple["zmq.Context[zmq.Socket[bytes]]", "zmq.Socket[bytes]"]:
+    """Return a socket to the supervisor, which knows it by its nonce, and the context to end when it is closed."""
     context = zmq.Context()
     dealer = context.socket(zmq.DEALER)
-    dealer.setsockopt(zmq.ROUTING_ID, identity.encode())
+    dealer.setsockopt(zmq.ROUTING_ID, nonce.encode())
     dealer.setsockopt(zmq.LINGER, int(LINGER_SECONDS * 1000))
     dealer.setsockopt(zmq.RECONNECT_IVL, _RECONNECT_MS)
     if endpoints.server_key:

@@ -1,6 +1,7 @@
 """The commands, by name: each module is imported when its command is called, for start-up is imports."""
 
 import importlib
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -76,6 +77,10 @@ def run(arguments: list[str], core: "Core | None", interrupts: Interrupts) -> in
     except FanjoinError as error:
         streams.complain(str(error))
         code = error.exit_code
+    except OSError as error:  # such as a help text that cannot be written
+        streams.silence(sys.stdout)
+        streams.complain(f"The command could not go on: {error}.")
+        code = FanjoinError.exit_code
     finally:
         if core is not None:
             core.release()

@@ -194,7 +194,7 @@ class _DelegateRun:
             job = Job(request=submit, settings=resolved.supervisor)
             self._run = run = Run(self._core, job, told, self._interrupted)
             try:
-                done = run.follow()
+                done = run.follow(self._interrupts.raising())
             finally:
                 run.close()
             collector.fill(self._home, done.admission_id)

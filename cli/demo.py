@@ -11,13 +11,13 @@ from pathlib import Path
 
 import click
 
-from fanjoin.cli.demo_files import REAL, SYNTHETIC, Limits, goals_for, query_for, select
+from fanjoin.cli.app import Start
+from fanjoin.cli.demo_files import HELD_BACK, REAL, SYNTHETIC, Limits, goals_for, query_for, select
 from fanjoin.cli.demo_run import DemoRun, say, shortcomings
+from fanjoin.cli.signals import InterruptedRunError
 from fanjoin.cli.streams import write_line
 from fanjoin.client.local_model import EmbeddedProvider, start_provider
 from fanjoin.ipc.errors import FanjoinError
-
-_INTERRUPTED = 130
 
 
 @click.command("demo")
@@ -25,16 +25,20 @@ _INTERRUPTED = 130
 @click.option("--synthetic", is_flag=True, help="Use the synthetic provider: it counts, no model reads anything.")
 @click.option("--model-file", metavar="GGUF", help="Weights for the local model; default: the installed ones.")
 @click.option("--keep", is_flag=True, help="Keep the demo's home folder, with its receipts and transcripts.")
-def demo_command(*, files: str | None, synthetic: bool, model_file: str | None, keep: bool) -> int:
+@click.pass_obj
+def demo_command(start: Start, *, files: str | None, synthetic: bool, model_file: str | None, keep: bool) -> int:
     """Fan out over real files with an embedded model, kill one delegate in the middle, and join the rest.
 
     Needs no key and no network.
     """
     folder = Path(tempfile.mkdtemp(prefix="fanjoin-demo-"))
+    start.interrupts.listen()
     try:
-        return _run(folder, files, model_file, synthetic=synthetic)
-    except KeyboardInterrupt:
-        return _INTERRUPTED
+        with start.interrupts.raising():
+            return _run(folder, files, model_file, synthetic=synthetic)
+    except InterruptedRunError:
+        say("interrupted; everything that ran was ended")
+        return start.interrupts.exit_code()
     finally:
         if keep:
             say(f"kept: `fanjoin receipts list` reads it with FANJOIN_HOME={folder / 'home'}")
@@ -53,6 +57,7 @@ def _run(folder: Path, files: str | None, model_file: str | None, *, synthetic: 
         goals = goals_for(documents, victim)
         name = documents[victim].name
         say(f"{len(documents)} files, one delegate each; the one that reads {name} will be killed on purpose")
+        say(f"(its goal begins with {HELD_BACK.strip()}, by which the provider keeps it waiting until then)")
         run = DemoRun(folder, provider, log)
         outcome = run.chat(query_for(documents, goals), goals[victim])
     write_line(outcome.answer)

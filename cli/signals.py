@@ -18,6 +18,8 @@ _PATIENCE = 3
 class InterruptedRunError(RunError):
     """A signal arrived before there was a turn that could be cancelled."""
 
+    reason = "cancelled"
+
 
 class Interrupts:
     """The signals that ask this process to end."""
@@ -61,7 +63,7 @@ class Interrupts:
 
     def _raise_if_wanted(self) -> None:
         if self._raising:
-            raise InterruptedRunError("Interrupted before the turn began. Nothing was run.")
+            raise InterruptedRunError("Interrupted before the turn began. None of it runs.")
 
     def take(self) -> bool | None:
         """Return the next interrupt that nobody acted upon: False for the first one, True (now!) for another."""

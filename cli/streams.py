@@ -53,7 +53,7 @@ def write_text(text: str, given_up: Callable[[], bool] = lambda: False) -> bool:
         stream.flush()
         _write(stream, data, given_up)
     except OSError as error:
-        _silence(stream)
+        silence(stream)
         _require_a_reader_that_left(error)
         return False
     return True
@@ -83,7 +83,7 @@ def _require_a_reader_that_left(error: OSError) -> None:
         return
     from fanjoin.ipc.errors import RunError
 
-    raise RunError(f"Standard output cannot be written: {error.strerror}. What came of the run is recorded.") from error
+    raise RunError(f"Standard output cannot be written: {error.strerror}. What came of a run is recorded.") from error
 
 
 def complain(text: str, end: str = "\n") -> None:
@@ -96,7 +96,14 @@ def complain(text: str, end: str = "\n") -> None:
         stream.write(text.encode(encoding, "replace").decode(encoding, "replace") + end)
         stream.flush()
     except OSError:
-        _silence(stream)
+        silence(stream)
+
+
+def flush() -> None:
+    """Write out what is buffered, as far as it can be."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # broken, closed, or not there at all
+            stream.flush()
 
 
 def is_terminal(descriptor: int) -> bool:
@@ -107,7 +114,7 @@ def is_terminal(descriptor: int) -> bool:
         return False
 
 
-def _silence(stream: TextIO) -> None:
+def silence(stream: TextIO) -> None:
     """Let what the interpreter still flushes at its exit go nowhere: its failure would change the exit code."""
     with contextlib.suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)

@@ -143,7 +143,7 @@ class _TurnRun:
     def _follow(self, core: Core, wanted: Wanted) -> int:
         self._run = run = Run(core, wanted.job, self._output.told, self._interrupted)
         try:
-            done = run.follow()
+            done = run.follow(self._interrupts.raising())
             code = exit_code(done, fail_on_child_error=self._options.fail_on_child_error)
             if self._interrupts.first is not None:
                 code = self._interrupts.exit_code()
@@ -173,11 +173,8 @@ class _TurnRun:
 
 def end_of(error: FanjoinError) -> tuple[str, str]:
     """Return the status and the reason of a turn that ended by an error of ours."""
-    if isinstance(error, OwnerLostError):
-        return "lost", "owner_lost"
-    if isinstance(error, InterruptedRunError):
-        return "cancelled", "cancelled"
-    return "failed", "usage" if isinstance(error, UserError) else "failed"
+    statuses = {OwnerLostError.reason: "lost", InterruptedRunError.reason: "cancelled"}
+    return statuses.get(error.reason, "failed"), error.reason
 
 
 def with_local_model(resolved: Resolved, stack: ExitStack) -> TurnSettings:

@@ -74,8 +74,9 @@ class CoreProcess:
         except BadFrameError as error:
             raise UserError(f"The turn is too large to be handed over: {error}. Nothing was run.") from error
         watchdog = threading.Timer(READY_SECONDS, self.kill)
-        watchdog.start()
+        watchdog.daemon = True  # a signal may end the wait at any point
         try:
+            watchdog.start()
             stdin = cast(BinaryIO, self._process.stdin)
             stdin.write(frame)
             stdin.flush()
@@ -95,7 +96,7 @@ class CoreProcess:
         from fanjoin.ipc import platform
 
         self.close(1)
-        code = self._process.returncode
+        code = self._process.wait()
         return f"exit code {code}" if code >= 0 else platform.signal_name(-code)
 
     def endpoints(self, bootstrap: "CoreBootstrap") -> "Endpoints":
@@ -105,11 +106,12 @@ class CoreProcess:
             UserError, RunError: it cannot run here.
             OwnerLostError: it ended or stayed silent.
         """
-        from fanjoin.ipc.errors import RunError, UserError
+        from fanjoin.ipc.errors import RunError, StorageError, UserError
 
         ready = self.begin(bootstrap)
         if ready.error:
-            raise (UserError if ready.exit_code == UserError.exit_code else RunError)(ready.error)
+            kinds = {kind.reason: kind for kind in (UserError, StorageError)}
+            raise kinds.get(ready.reason, RunError)(ready.error)
         return ready.endpoints
 
     def call_when_gone(self, callback: Callable[[], None]) -> None:
@@ -135,9 +137,11 @@ class CoreProcess:
     def close(self, seconds: float) -> None:
         """End the lifeline and wait for the supervisor's end; past the time, end it by force."""
         self.release()
-        try:
-            self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
+        # In a thread: a wait with a timeout would look now and then, and a run would end up to 50 ms later.
+        waiting = threading.Thread(target=self._process.wait, daemon=True)
+        waiting.start()
+        waiting.join(seconds)
+        if waiting.is_alive():
             self.kill()
         if self._process.stdout is not None:
             self._process.stdout.close()

@@ -1,6 +1,7 @@
 """One finite run: its own supervisor, one turn, everything that is told of it, its end."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -92,8 +93,11 @@ class Run:
         self.session_id = job.request.session_id
         self.admission_id = ""
 
-    def follow(self) -> TurnDone:
+    def follow(self, starting: AbstractContextManager[None] | None = None) -> TurnDone:
         """Run the turn and return its end; the supervisor is on its way out when this returns.
+
+        Args:
+            starting: entered while the supervisor starts, which takes as long as its database is locked.
 
         Raises:
             UserError, RunError: the supervisor cannot run here, or refused the turn.
@@ -101,7 +105,9 @@ class Run:
         """
         first = self._request if isinstance(self._request, Submit) else None
         bootstrap = replace(bootstrap_for(self._core, self._settings, first), environ=self._environ)
-        viewer = Viewer(self._core.endpoints(bootstrap), self._core.viewer)
+        with starting or nullcontext():
+            endpoints = self._core.endpoints(bootstrap)
+        viewer = Viewer(endpoints, self._core.viewer)
         try:
             with Wake() as wake:
                 viewer.also_watch(wake.fileno())

@@ -69,7 +69,7 @@ class CoreReady(Struct, frozen=True, kw_only=True):
 
     endpoints: Endpoints = Endpoints()
     error: str = ""
-    exit_code: int = 0
+    reason: str = ""
 
 
 def write_frame(stream: BinaryIO, message: Struct) -> None:

@@ -15,6 +15,8 @@ Kind = Callable[[object], object]
 MOST = 1_000_000_000
 """The largest number that any setting takes, be it seconds, characters or a count."""
 
+LEAST_MEMORY = 64
+
 _URL = re.compile(r"(https?)://(\[[0-9a-f:.]+\]|[^\s/?#@:\[\]]+)(:\d{1,5})?(/[^\s?#]*)?", re.IGNORECASE)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _REFERENCE = re.compile(r"\$(\w+|\{\w+\})|%\w+%")
@@ -114,7 +116,7 @@ def choice(*words: str) -> Kind:
     return check
 
 
-def whole(least: int, most: int = MOST) -> Kind:
+def whole(least: int, most: int = MOST) -> Callable[[object], int]:
     """Return the kind that accepts a whole number within these bounds."""
 
     def check(value: object) -> int:
@@ -123,6 +125,14 @@ def whole(least: int, most: int = MOST) -> Kind:
         return value
 
     return check
+
+
+def memory(value: object) -> int:
+    """Accept MiB, or 0 for no limit: with less than ``LEAST_MEMORY`` an agent could not even say that it starves."""
+    given = whole(0)(value)
+    if 0 < given < LEAST_MEMORY:
+        raise UnexpectedValueError(f"0, which is no limit, or a whole number of MiB from {LEAST_MEMORY}")
+    return given
 
 
 def seconds(*, above_zero: bool = False) -> Kind:

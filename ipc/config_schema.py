@@ -88,7 +88,7 @@ DELEGATION_KEYS = {
     "delegation.max_summary_chars": _limit("max_summary_chars", kind.whole(1)),
     "delegation.max_result_chars": _limit("max_result_chars", kind.whole(1)),
     "delegation.max_attempts": _limit("max_attempts", kind.whole(1, 10)),
-    "delegation.memory_limit_mb": _limit("memory_limit_mb", kind.whole(0)),
+    "delegation.memory_limit_mb": _limit("memory_limit_mb", kind.memory),
     "delegation.launcher": Key(
         kind=kind.choice("auto", "zygote", "spawn"), target=SupervisorSettings, field="launcher"
     ),

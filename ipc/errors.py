@@ -14,15 +14,17 @@ A message says what happened, what it means and what to do next.
 
 
 class FanjoinError(Exception):
-    """Base of every error that this project raises on purpose."""
+    """Base of every error that this project raises on purpose; ``reason`` is its word in machine formats."""
 
     exit_code = 1
+    reason = "failed"
 
 
 class UserError(FanjoinError):
     """The caller asked for something that cannot be done as asked."""
 
     exit_code = 2
+    reason = "usage"
 
 
 class ConfigError(UserError):
@@ -36,9 +38,13 @@ class RunError(FanjoinError):
 class StorageError(RunError):
     """The database cannot be opened, read or written."""
 
+    reason = "storage_unavailable"
+
 
 class OwnerLostError(RunError):
     """The supervisor that owns the run died or stopped answering."""
+
+    reason = "owner_lost"
 
 
 class ProtocolError(FanjoinError):

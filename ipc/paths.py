@@ -16,13 +16,20 @@ SOCKET_FOLDER_BYTES = 90
 
 
 def home_from(environ: Mapping[str, str]) -> Path:
-    """Return the home folder that the environment names, or the platform's user data folder."""
-    named = environ.get("FANJOIN_HOME")
-    if named:
-        return Path(os.path.abspath(os.path.expanduser(named)))
-    from platformdirs import user_data_path
+    """Return the home folder that the environment names, or the platform's user data folder.
 
-    return user_data_path("fanjoin", appauthor=False)
+    Raises:
+        UserError: a file is there.
+    """
+    named = environ.get("FANJOIN_HOME")
+    if not named:
+        from platformdirs import user_data_path
+
+        return user_data_path("fanjoin", appauthor=False)
+    home = Path(os.path.abspath(os.path.expanduser(named)))
+    if home.is_file():
+        raise UserError(f"FANJOIN_HOME names {clean(str(home))}, which is a file. Name a folder.")
+    return home
 
 
 def prepare_home(home: Path) -> Path:

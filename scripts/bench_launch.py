@@ -65,7 +65,7 @@ class Bench:
         bootstrap = AgentBootstrap(
             run_id="bench",
             attempt_id=name,
-            nonce="n",
+            nonce=name,
             entry=ENTRY,
             depth=1,
             endpoints=self.sockets.endpoints,

@@ -27,8 +27,8 @@ class Peer(Struct, kw_only=True):
 class BackDoor:
     """Reads and checks the agents' frames.
 
-    A routing id is a claim; the nonce of the hello, which came through the process's own pipe, is the proof. What
-    comes from an unknown or unproven peer is dropped.
+    A process's routing id is its nonce, which came through its own pipe: nobody else can guess it, and so nobody can
+    take its place. What comes under another routing id is answered with a reject.
     """
 
     def __init__(
@@ -45,14 +45,18 @@ class BackDoor:
         self._heard = heard
         self._misbehaved = misbehaved
         self.peers: dict[str, Peer] = {}
+        self._attempts: dict[bytes, str] = {}
 
     def expect(self, attempt_id: str, nonce: str) -> None:
         """Let a process in that is about to be started."""
         self.peers[attempt_id] = Peer(nonce=nonce)
+        self._attempts[nonce.encode()] = attempt_id
 
     def forget(self, attempt_id: str) -> None:
         """Let a process in no more."""
-        self.peers.pop(attempt_id, None)
+        peer = self.peers.pop(attempt_id, None)
+        if peer is not None:
+            del self._attempts[peer.nonce.encode()]
 
     def drain(self) -> None:
         """Read what has arrived, at most a batch, so that a flood cannot keep the loop from its other work."""
@@ -64,16 +68,16 @@ class BackDoor:
             self._take(parts)
 
     def _take(self, parts: list[bytes]) -> None:
-        attempt_id = parts[0].decode("utf-8", "replace")
-        peer = self.peers.get(attempt_id)
-        if peer is None:
-            self.send_to(parts[0], Reject(reason="unknown process"))
+        attempt_id = self._attempts.get(parts[0])
+        if attempt_id is None:
+            self._send(parts[0], Reject(reason="unknown process"))
             return
+        peer = self.peers[attempt_id]
         try:
             message = self._codec.decode(parts[-1] if len(parts) == 2 else b"")  # noqa: PLR2004 - routing id, frame
             self._check(peer, attempt_id, message)
         except BadFrameError as error:
-            peer.bad_frames += peer.greeted  # before the hello it may be anybody who took this name
+            peer.bad_frames += 1
             if peer.bad_frames == FORGIVEN_FRAMES:
                 self._misbehaved(attempt_id, f"{FORGIVEN_FRAMES} frames broke the protocol; the last one: {error}")
             return
@@ -93,13 +97,15 @@ class BackDoor:
 
     def send(self, attempt_id: str, message: ToAgent) -> None:
         """Send without waiting. A process that is gone, or reads nothing, gets nothing; its exit or timers tell."""
+        peer = self.peers.get(attempt_id)
+        if peer is None:
+            return
         try:
-            self.send_to(attempt_id.encode(), message)
+            self._send(peer.nonce.encode(), message)
         except (OSError, BadFrameError) as error:  # it is large, and the spool has no room
             self._misbehaved(attempt_id, f"A message to it could not be sent: {error}")
 
-    def send_to(self, routing_id: bytes, message: ToAgent) -> None:
-        """Send to a routing id without waiting."""
+    def _send(self, routing_id: bytes, message: ToAgent) -> None:
         try:
             self._router.send_multipart([routing_id, self._codec.encode(message)], zmq.NOBLOCK)
         except zmq.ZMQError:

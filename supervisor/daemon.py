@@ -56,7 +56,7 @@ def _run(*, in_foreground: bool) -> NoReturn:
         if in_foreground:
             _say(str(error))
         else:
-            write_frame(answers, CoreReady(error=str(error), exit_code=error.exit_code))
+            write_frame(answers, CoreReady(error=str(error), reason=error.reason))
         os._exit(error.exit_code)
     for name in _ENDING_SIGNALS:
         number = getattr(signal, name, None)

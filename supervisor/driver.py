@@ -75,7 +75,7 @@ BEAT_SECONDS = 1.0
 """The longest wait of the loop."""
 PROBE_SECONDS = 5.0
 """How often a daemon finds out which viewers are gone without a word."""
-LATE_RESULT_SECONDS = 0.005
+LATE_RESULT_SECONDS = 0.002
 """How long a dead process's last message may take through the socket: the exit can overtake it."""
 
 

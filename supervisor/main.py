@@ -34,11 +34,11 @@ def main() -> NoReturn:
     try:
         service = Service(bootstrap, zygote, os.environ.get(RUN_TAG, ""))
     except FanjoinError as error:
-        write_frame(answers, CoreReady(error=str(error), exit_code=error.exit_code))
+        write_frame(answers, CoreReady(error=str(error), reason=error.reason))
         os._exit(error.exit_code)
     write_frame(answers, CoreReady(endpoints=service.endpoints))
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: service.viewers_lost())
+        signal.signal(number, lambda *_: service.end())
     viewer.when_ended(service.viewers_lost)
     service.run()
     os._exit(0)

@@ -19,7 +19,7 @@ from fanjoin.ipc.errors import FanjoinError, RunError, StorageError, UserError
 from fanjoin.ipc.messages import FromViewer, ToViewer
 from fanjoin.ipc.paths import database_file, instance_folder, socket_folder
 from fanjoin.ipc.state_file import explain
-from fanjoin.supervisor.core.events import Draining, SessionsLeft, ViewersLost
+from fanjoin.supervisor.core.events import CoreEvent, Draining, EndAsked, SessionsLeft, ViewersLost
 from fanjoin.supervisor.core.machine import Core
 from fanjoin.supervisor.desk import Desk
 from fanjoin.supervisor.driver import Driver
@@ -57,7 +57,7 @@ class Service:
         self._home = Path(bootstrap.home)
         self._folder = instance_folder(self._home, bootstrap.instance_id)
         self._lock = self._claim_folder()
-        self._viewer_gone = False
+        self._ending = False
         self._draining = False
         self._left_sessions: list[str] = []
         try:
@@ -168,16 +168,20 @@ class Service:
 
     def viewers_lost(self) -> None:
         """End what runs: nobody waits for it. Safe to call from a signal handler or another thread."""
-        self._loop.post(self._viewers_lost)
+        self._loop.post(lambda: self._end_all(ViewersLost()))
 
-    def _viewers_lost(self) -> None:
-        if self._viewer_gone:
+    def end(self) -> None:
+        """End what runs: somebody told us to. Safe to call from a signal handler or another thread."""
+        self._loop.post(lambda: self._end_all(EndAsked()))
+
+    def _end_all(self, why: CoreEvent) -> None:
+        if self._ending:
             return
-        self._viewer_gone = True
+        self._ending = True
         watchdog = threading.Timer(LAST_WORD_SECONDS, os._exit, (1,))
         watchdog.daemon = True
         watchdog.start()
-        self._driver.feed(ViewersLost())
+        self._driver.feed(why)
 
     # --- a daemon's: it outlives its viewers -----------------------------------------------------------------------
 
@@ -191,11 +195,11 @@ class Service:
 
     def _drain(self, now: bool) -> None:
         if now:
-            self._viewers_lost()
+            self._end_all(EndAsked())
         if self._draining:
             return
         self._draining = True
-        timer = threading.Timer(self._bootstrap.settings.drain_seconds, self.viewers_lost)
+        timer = threading.Timer(self._bootstrap.settings.drain_seconds, self.end)
         timer.daemon = True
         timer.start()
         self._driver.feed(Draining())
@@ -224,7 +228,7 @@ class Service:
             self._driver.feed(SessionsLeft(session_ids=self._left_sessions))
         if self._bootstrap.submit is not None:
             self._driver.viewer_said(OWNING_VIEWER, self._bootstrap.submit)
-        self._driver.run_until(lambda: (self._viewer_gone or self._draining) and self._core.idle)
+        self._driver.run_until(lambda: (self._ending or self._draining) and self._core.idle)
         ending()
         self._end()
 

@@ -107,6 +107,10 @@ class ViewersLost(Struct, frozen=True, kw_only=True):
     """Nobody is left who would read an answer."""
 
 
+class EndAsked(Struct, frozen=True, kw_only=True):
+    """Somebody told the supervisor to end now: what runs is cancelled, and viewers are still told."""
+
+
 class ViewerLeft(Struct, frozen=True, kw_only=True):
     """A viewer is gone: it follows nothing any more. Its turns go on."""
 
@@ -136,6 +140,7 @@ CoreEvent = (
     | TurnCancelled
     | DelegateCancelled
     | ViewersLost
+    | EndAsked
     | ViewerLeft
     | Draining
     | Tick

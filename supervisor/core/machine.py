@@ -24,6 +24,7 @@ from fanjoin.supervisor.core.events import (
     DelegateCancelled,
     Died,
     Draining,
+    EndAsked,
     Gone,
     Launched,
     LaunchFailed,
@@ -42,6 +43,10 @@ from fanjoin.supervisor.core.scheduling import schedule
 from fanjoin.supervisor.core.state import State
 from fanjoin.supervisor.records import MessagesAdded
 
+_VIEWERS_LOST = Intent(
+    status="cancelled", reason="viewer_lost", message="The program that waited for the answer is gone."
+)
+_END_ASKED = Intent(status="cancelled", reason="cancelled", message="The supervisor was told to end.")
 _HURRY_SECONDS = 1.0
 _TOOL_CHARS = 200
 _NOTICE_CHARS = 2_000
@@ -110,12 +115,8 @@ class Core:
                 state.answered(ticket, answer, error)
             case SessionAsked() | SessionsLeft() | ViewerLeft() | Draining():
                 self._session_event(event)
-            case TurnCancelled():
-                self._cancel_turns(event)
-            case DelegateCancelled():
-                self._cancel_delegates(event)
-            case ViewersLost():
-                self._viewers_lost()
+            case TurnCancelled() | DelegateCancelled() | ViewersLost() | EndAsked():
+                self._cancel_event(event)
             case Tick():
                 self._tick()
             case _:
@@ -131,6 +132,17 @@ class Core:
                 requests.viewer_left(self.state, viewer)
             case Draining():
                 self.state.draining = True
+
+    def _cancel_event(self, event: TurnCancelled | DelegateCancelled | ViewersLost | EndAsked) -> None:
+        match event:
+            case TurnCancelled():
+                self._cancel_turns(event)
+            case DelegateCancelled():
+                self._cancel_delegates(event)
+            case ViewersLost():
+                self._end_all(_VIEWERS_LOST)
+            case EndAsked():
+                self._end_all(_END_ASKED)
 
     def _process_event(self, event: Launched | LaunchFailed | Died | Gone | Misbehaved) -> None:
         attempt = self.state.attempts.get(event.attempt_id)
@@ -216,10 +228,7 @@ class Core:
             if viewer is None or asker.viewer == viewer:
                 self.state.submitting[asker] = intent
 
-    def _viewers_lost(self) -> None:
-        intent = Intent(
-            status="cancelled", reason="viewer_lost", message="The program that waited for the answer is gone."
-        )
+    def _end_all(self, intent: Intent) -> None:
         self.state.closing = True
         self._cancel_submitting(intent)
         for turn in list(self.state.turns.values()):

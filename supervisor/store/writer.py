@@ -19,7 +19,7 @@ from fanjoin.ipc.paths import database_file
 from fanjoin.ipc.state_file import explain
 from fanjoin.supervisor.records import AdmissionQueued, Record
 from fanjoin.supervisor.store.connection import connect, immediate
-from fanjoin.supervisor.store.owners import Owner, end_owner, register_owner
+from fanjoin.supervisor.store.owners import end_owner
 from fanjoin.supervisor.store.rows import write
 from fanjoin.supervisor.store.schema import migrate
 
@@ -81,21 +81,6 @@ def open_database(home: Path) -> sqlite3.Connection:
             raise StorageError(explain(error, path)) from error
         raise
     return connection
-
-
-def open_store(home: Path, owner: Owner, notify: Notify) -> "StoreWriter":
-    """Open the home's database, register the supervisor in it and start its writer.
-
-    Raises:
-        StorageError: nothing can be recorded there.
-    """
-    connection = open_database(home)
-    try:
-        register_owner(connection, owner, time.time())
-    except sqlite3.Error as error:
-        connection.close()
-        raise StorageError(explain(error, database_file(home))) from error
-    return StoreWriter(connection, database_file(home), owner.instance_id, notify)
 
 
 class StoreWriter:

@@ -261,7 +261,7 @@ class Supervisor:
         until = time.monotonic() + seconds
         while self.router.poll(max(0, int((until - time.monotonic()) * 1000))):
             identity, frame = self.router.recv_multipart()
-            assert identity == b"d_one.1"
+            assert identity == b"nonce"
             message = self.codec.decode(frame)
             self.seen.append(message)
             if isinstance(message, kind):
@@ -270,7 +270,7 @@ class Supervisor:
 
     def send(self, message: ToAgent) -> None:
         """Send a message to the agent."""
-        self.router.send_multipart([b"d_one.1", self.codec.encode(message)])
+        self.router.send_multipart([b"nonce", self.codec.encode(message)])
 
     def welcome(self, task: AgentTask) -> Hello:
         """Wait for the hello and give the work."""

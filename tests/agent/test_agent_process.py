@@ -338,6 +338,6 @@ def test_garbage_from_the_supervisor_ends_the_process(supervisor: Supervisor) ->
     """An agent whose supervisor speaks another language exits 1 and leaves the cause on its standard error."""
     supervisor.start(Endpoint(base_url="http://127.0.0.1:9/v1", model="m"))
     supervisor.receive(Hello)
-    supervisor.router.send_multipart([b"d_one.1", b"\xc1garbage"])
+    supervisor.router.send_multipart([b"nonce", b"\xc1garbage"])
     assert supervisor.exit_code() == 1
     assert "BadFrameError" in supervisor.stderr()

@@ -83,11 +83,17 @@ def impostor(speaker: Speaker) -> None:
 
 
 def thief(speaker: Speaker) -> None:
-    """Connect under another delegate's name with a guessed nonce; then do the own work."""
+    """Speak as another delegate, over connections that take its name and guess its nonce; then do the own work."""
+    for routing_id in (speaker.sibling(), "guessed"):
+        steal(speaker, routing_id)
+
+
+def steal(speaker: Speaker, routing_id: str) -> None:
+    """Speak as another delegate under a routing id."""
     other, endpoints = speaker.sibling(), speaker.bootstrap.endpoints
     context = zmq.Context()
     dealer = context.socket(zmq.DEALER)
-    dealer.setsockopt(zmq.ROUTING_ID, other.encode())
+    dealer.setsockopt(zmq.ROUTING_ID, routing_id.encode())
     dealer.connect(endpoints.back)
     codec = agent_side(Path(endpoints.spool))
     who = {"run_id": speaker.bootstrap.run_id, "attempt_id": other}

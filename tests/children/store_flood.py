@@ -8,9 +8,9 @@ from pathlib import Path
 
 sys.path.insert(0, sys.argv[2])
 
-from store_samples import finished, owner, turn
+from store_samples import finished, open_store, owner, turn
 
-from fanjoin.supervisor.store.writer import Committed, open_store
+from fanjoin.supervisor.store.writer import Committed
 
 IN_FLIGHT = 64
 free = threading.Semaphore(IN_FLIGHT)

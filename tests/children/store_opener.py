@@ -7,9 +7,12 @@ import os
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "store"))
+
+from store_samples import open_store
+
 from fanjoin.ipc.errors import StorageError
 from fanjoin.supervisor.store.owners import Owner
-from fanjoin.supervisor.store.writer import open_store
 
 home, instance_id, who = sys.argv[1:]
 if who == "nobody" and hasattr(os, "setuid") and os.geteuid() == 0:

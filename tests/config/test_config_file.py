@@ -97,6 +97,7 @@ def test_every_problem_is_named_at_once(tmp_path: Path) -> None:
         ("max_tasks: '64'", "a whole number from 1"),
         ("max_tasks: 99999999999999999999999", "a whole number from 1"),
         ("max_tasks: " + "9" * 5000, "a whole number from 1"),
+        ("memory_limit_mb: 63", "0, which is no limit, or a whole number of MiB from 64"),
         ("max_spawn_depth: 17", "a whole number from 1 to 16"),
         ("child_timeout_seconds: .nan", "a number of seconds"),
         ("child_timeout_seconds: .inf", "a number of seconds"),

@@ -31,6 +31,7 @@ from fanjoin.supervisor.core.events import (
     CoreEvent,
     DelegateCancelled,
     Died,
+    EndAsked,
     Gone,
     LaunchFailed,
     Submitted,
@@ -196,6 +197,8 @@ class World:
                 self.feed(DelegateCancelled(viewer=VIEWER, request_id="r", target_id=target))
             case "viewers_lost":
                 self.feed(ViewersLost())
+            case "end":
+                self.feed(EndAsked())
 
     # --- what the core decides ---
 
@@ -382,7 +385,7 @@ class World:
         """Every dispatched call was told, once, unless nobody was left to be told or the store refused something."""
         kept = self.journal.committed
         dispatched = {key[1] for key in kept if key[0] == "CallDispatched"}
-        lost = any(one.kind == "viewers_lost" for one in self.plan.disturbances)
+        lost = any(one.kind in ("viewers_lost", "end") for one in self.plan.disturbances)
         if not self.journal.refused:
             assert dispatched == {key[1] for key in kept if key[0] == "CallCompleted"}
             if not lost:

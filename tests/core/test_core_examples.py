@@ -114,13 +114,13 @@ def test_three_failed_launches_within_a_minute_fail_the_queue() -> None:
     assert done(world).results[9]["attempts"] == 0
 
 
-@pytest.mark.parametrize(("kind", "grace"), [("cancel", 4.0), ("viewers_lost", 1.0)])
+@pytest.mark.parametrize(("kind", "grace"), [("cancel", 4.0), ("viewers_lost", 1.0), ("end", 1.0)])
 def test_a_cancel_goes_from_a_message_to_a_signal_to_force(kind: str, grace: float) -> None:
     """Message, the grace, SIGTERM, one second, SIGKILL; the grace is one second when no viewer is left."""
     world = ran(turn(Node("ignores_signals")), disturbances=(Disturbance(after=6, kind=kind),))
     assert ending(world, launches(world)[0]) == [(0.0, "message"), (grace, "signal"), (grace + 1, "force")]
     assert done(world).status == "cancelled"
-    assert done(world).reason == {"cancel": "cancelled", "viewers_lost": "viewer_lost"}[kind]
+    assert done(world).reason == ("viewer_lost" if kind == "viewers_lost" else "cancelled")
     assert done(world).answer == "so far"
 
 

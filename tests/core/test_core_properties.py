@@ -51,7 +51,7 @@ submissions = st.lists(st.one_of(turns, turns, given_tasks), min_size=1, max_siz
 disturbances = st.builds(
     Disturbance,
     after=st.integers(0, 80),
-    kind=st.sampled_from(["cancel", "cancel_now", "cancel_turn", "cancel_delegate", "viewers_lost"]),
+    kind=st.sampled_from(["cancel", "cancel_now", "cancel_turn", "cancel_delegate", "viewers_lost", "end"]),
     target=st.integers(0, 9),
 )
 calm = st.builds(Plan, turns=submissions, max_processes=st.sampled_from([1, 2, 3, 64]))

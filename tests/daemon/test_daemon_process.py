@@ -182,7 +182,7 @@ def test_a_second_signal_cuts_the_end_short(home: DaemonHome) -> None:
     assert process.returncode == 0
     home.check_daemon_gone()
     home.check_records()
-    assert home.statuses() == [("cancelled", "viewer_lost")] * 2
+    assert home.statuses() == [("cancelled", "cancelled")] * 2
 
 
 def test_the_drain_time_is_an_end_too(home: DaemonHome) -> None:

@@ -366,5 +366,5 @@ FRAMES: list[Struct] = [
         environ={"OPENAI_BASE_URL": "http://127.0.0.1:9/v1"},
         daemon=True,
     ),
-    CoreReady(endpoints=ENDPOINTS, error="no", exit_code=2),
+    CoreReady(endpoints=ENDPOINTS, error="no", reason="usage"),
 ]

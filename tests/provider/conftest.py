@@ -1,13 +1,10 @@
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from provider_support import Client
+from provider_support import Client, Connect, Start
 
 from fanjoin.client.local_model import EmbeddedProvider, start_provider
-
-Start = Callable[..., EmbeddedProvider]
-Connect = Callable[..., Client]
 
 
 @pytest.fixture(scope="session")

@@ -3,13 +3,14 @@
 import http.client
 import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from fanjoin.cli.provider.wire import ChatRequest, parse_request
+from fanjoin.client.local_model import EmbeddedProvider
 
 JsonObject = dict[str, Any]
 
@@ -89,3 +90,7 @@ def raw(url: str) -> Iterator[socket.socket]:
 def records(log: Path) -> list[JsonObject]:
     """Return what a provider wrote down."""
     return [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+
+
+Start = Callable[..., EmbeddedProvider]
+Connect = Callable[..., Client]

@@ -1,9 +1,11 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from fanjoin.cli import demo
@@ -16,19 +18,26 @@ from fanjoin.ipc.errors import UserError
 LIMITS = Limits(files=3, characters=40)
 
 
-def run_demo(folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
-    """Run ``fanjoin demo`` in a folder; its temporary files go there too."""
+def start_demo(folder: Path, *flags: str) -> "subprocess.Popen[str]":
+    """Start ``fanjoin demo`` in a folder; its temporary files go there too."""
     temporary = folder / "tmp"
     temporary.mkdir()
-    return subprocess.run(
+    return subprocess.Popen(
         [sys.executable, "-P", "-m", "fanjoin.cli", "demo", *flags],
         cwd=folder,
         env={**os.environ, "TMPDIR": str(temporary), "TEMP": str(temporary)},
         stdin=subprocess.DEVNULL,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         encoding="utf-8",
-        check=False,
     )
+
+
+def run_demo(folder: Path, *flags: str) -> "subprocess.CompletedProcess[str]":
+    """Run ``fanjoin demo`` in a folder to its end."""
+    with start_demo(folder, *flags) as process:
+        out, err = process.communicate()
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
 def write(folder: Path, name: str, text: str) -> Path:
@@ -65,6 +74,30 @@ def test_the_home_can_be_kept(tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stderr
     assert f"FANJOIN_HOME={folder / 'home'}" in ended.stderr
     assert (folder / "home" / "state.db").is_file()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no signals between processes on Windows")
+def test_a_demo_that_is_told_to_end_leaves_nothing(tmp_path: Path) -> None:
+    """SIGTERM while delegates run: 143, its folder is gone, and so are all of its processes."""
+    for name in ("a.md", "b.md"):
+        write(tmp_path, name, "# text")
+    with start_demo(tmp_path, "--synthetic", "--files", "*.md") as process:
+        tree = wait_for_delegates(psutil.Process(process.pid))
+        process.terminate()
+        _, err = process.communicate(timeout=30)
+    assert (process.returncode, "Traceback" in err) == (143, False)
+    assert psutil.wait_procs(tree, timeout=10)[1] == []
+    assert list((tmp_path / "tmp").glob("fanjoin-demo-*")) == []
+
+
+def wait_for_delegates(demo_process: psutil.Process) -> list[psutil.Process]:
+    """Return the processes of a demo once there are its provider, the run, its supervisor, zygote, and an agent."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if len(tree := demo_process.children(recursive=True)) > 4:
+            return tree
+        time.sleep(0.01)
+    raise AssertionError("the demo did not begin")
 
 
 def test_too_few_files_are_said_in_one_message(tmp_path: Path) -> None:

@@ -5,8 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import Connect, Start
-from provider_support import SECONDS, Client, raw, records, user
+from provider_support import SECONDS, Client, Connect, Start, raw, records, user
 
 from fanjoin.client.local_model import EmbeddedProvider
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import Connect
-from provider_support import SECONDS
+from provider_support import SECONDS, Connect
 
 from fanjoin.client.local_model import EmbeddedProvider, start_local_model, start_provider
 from fanjoin.ipc.errors import RunError, UserError

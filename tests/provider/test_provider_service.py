@@ -7,8 +7,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from conftest import Connect, Start
-from provider_support import DELEGATE, SECONDS, Client, raw, records, user
+from provider_support import DELEGATE, SECONDS, Client, Connect, Start, raw, records, user
 
 from fanjoin.cli.provider.plan import with_plan
 from fanjoin.cli.provider.server import MAX_BODY

@@ -122,11 +122,20 @@ def test_a_damaged_database_is_named_and_left_alone(home: Home, provider: Provid
     done = home.other("chat", *home.model(), "-q", "x", "--format", "json")
     assert (done.returncode, b"Traceback" in done.stderr) == (1, False)
     assert str(path) in done.stderr.decode()
-    assert json.loads(done.stdout)["exit_code"] == 1
+    assert json.loads(done.stdout)["error"]["reason"] == "storage_unavailable"
     assert path.read_bytes() == b"this is no database" * 1000
     home.check_no_process()
     assert list((home.path / "run").iterdir()) == []
     assert provider.requests() == []
+
+
+def test_a_home_that_is_a_file_is_named_by_every_command(home: Home) -> None:
+    """Exit 2 and what is wrong; a listing does not claim that nothing is there."""
+    home.path.write_text("not a folder", encoding="utf-8")
+    for command in ("ps", "receipts list", "sessions list", "config show", "daemon status", "chat -q x"):
+        done = home.other(*command.split())
+        assert (done.returncode, done.stdout) == (2, b""), command
+        assert b"which is a file" in done.stderr
 
 
 def test_an_unreachable_provider_is_named(home: Home) -> None:

@@ -223,6 +223,32 @@ def test_a_command_that_dies_early_takes_its_waiting_supervisor_with_it(home: Ho
         home.check_no_process()
 
 
+@pytest.mark.parametrize("command", ["chat", "delegate"])
+def test_an_interrupt_does_not_wait_for_a_locked_database(home: Home, command: str) -> None:
+    """Ctrl-C while the supervisor waits for somebody's transaction: 130 within seconds, and nothing is left."""
+    assert home.chat("Hello.").returncode == 0
+    with closing(sqlite3.connect(home.path / "state.db")) as connection:
+        connection.execute("BEGIN EXCLUSIVE")
+        text = ["-Q", "-q", "Hello."] if command == "chat" else ["-g", "Hello."]
+        arguments = home.command(command, *home.model(), *text)
+        process = subprocess.Popen(arguments, env=home.env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        wait_until(lambda: list((home.path / "run").glob("i_*")), "supervisor that has begun")
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=GONE_SECONDS)
+        assert (process.returncode, b"Interrupted" in err, b"Traceback" in err) == (130, True, False)
+        home.check_no_process()
+
+
+def test_a_supervisor_that_is_told_to_end_says_so(home: Home) -> None:
+    """SIGTERM of the supervisor alone: the turn is cancelled, and nobody claims that its reader was gone."""
+    process = start_hanging(home)
+    core_of(home).terminate()
+    _, err = process.communicate(timeout=GONE_SECONDS)
+    assert (process.returncode, b"was told to end" in err) == (1, True)
+    assert set(home.statuses()) == {("cancelled", "cancelled")}
+    home.check_nothing_left()
+
+
 def test_folders_of_supervisors_that_died_before_they_were_known_are_removed(home: Home) -> None:
     """An old folder whose lock is free goes at the next start; one that is locked, or young, stays."""
     assert home.chat("Hello.").returncode == 0

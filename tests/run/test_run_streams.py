@@ -80,6 +80,16 @@ def test_an_answer_that_cannot_be_written_is_a_failure(home: Home) -> None:
 
 
 @posix_only
+@pytest.mark.parametrize("arguments", ["--help", "--version", "chat --help", "ps", "config show"])
+def test_text_that_cannot_be_written_is_said(home: Home, arguments: str) -> None:
+    """Whatever a command prints: a full device is exit 1 and one message."""
+    with open("/dev/full", "wb") as full:
+        command = home.command(*arguments.split())
+        done = subprocess.run(command, env=home.env, stdout=full, stderr=subprocess.PIPE, timeout=30, check=False)
+    assert (done.returncode, done.stderr.count(b"\n"), b"No space left" in done.stderr) == (1, 1, True)
+
+
+@posix_only
 def test_standard_error_that_cannot_be_written_changes_nothing(home: Home) -> None:
     """A full device, or a reader that left: the answer is written and the exit code is the turn's."""
     assert by_shell(home, 'exec "$@" 2>/dev/full', ONE).returncode == 0

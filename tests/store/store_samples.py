@@ -2,9 +2,12 @@
 
 import tempfile
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from fanjoin.ipc.messages import Usage
+from fanjoin.ipc.paths import database_file
 from fanjoin.supervisor.records import (
     AdmissionQueued,
     AdmissionStarted,
@@ -15,11 +18,18 @@ from fanjoin.supervisor.records import (
     Record,
     SessionCreated,
 )
-from fanjoin.supervisor.store.owners import Owner
-from fanjoin.supervisor.store.writer import Committed
+from fanjoin.supervisor.store.owners import Owner, register_owner
+from fanjoin.supervisor.store.writer import Committed, StoreWriter, open_database
 
 CHILDREN = Path(__file__).parent.parent / "children"
 DEADLINE = 20.0
+
+
+def open_store(home: Path, who: Owner, notify: Callable[[list[Committed]], None]) -> StoreWriter:
+    """Open a home's database as a supervisor does, register it and start its writer."""
+    connection = open_database(home)
+    register_owner(connection, who, time.time())
+    return StoreWriter(connection, database_file(home), who.instance_id, notify)
 
 
 class Listener:

@@ -1,3 +1,5 @@
+import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -7,12 +9,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from store_samples import CHILDREN, owner
+from store_samples import CHILDREN
 
 from fanjoin.ipc.errors import StorageError
 from fanjoin.ipc.paths import database_file
 from fanjoin.supervisor.store.connection import BUSY_SECONDS, configure, immediate
-from fanjoin.supervisor.store.writer import open_database, open_store
+from fanjoin.supervisor.store.writer import open_database
 
 Query = Callable[..., list[tuple[object, ...]]]
 
@@ -107,8 +109,12 @@ def test_a_damaged_page_is_a_clear_error(home: Path, database: sqlite3.Connectio
     with database_file(home).open("r+b") as file:
         file.seek((root - 1) * size)
         file.write(b"\xff" * size)
-    with pytest.raises(StorageError, match=r"is damaged(?s:.*)Move it away"):
-        open_store(home, owner(), lambda _: None)
+    asked = ["chat", "-Q", "-q", "x", "--base-url", "http://127.0.0.1:9/v1", "-m", "m"]
+    environment = {**os.environ, "FANJOIN_HOME": str(home)}
+    command = [sys.executable, "-P", "-m", "fanjoin.cli", *asked]
+    done = subprocess.run(command, env=environment, capture_output=True, encoding="utf-8", check=False)
+    assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (1, "", False)
+    assert re.search(r"is damaged(?s:.*)Move it away", done.stderr)
 
 
 def test_a_folder_in_the_place_of_the_database_is_a_clear_error(home: Path) -> None:

@@ -3,7 +3,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from store_samples import accepted, owner, receipt, turn
+from store_samples import accepted, open_store, owner, receipt, turn
 
 from fanjoin.ipc.errors import StorageError
 from fanjoin.ipc.paths import database_file
@@ -13,7 +13,7 @@ from fanjoin.supervisor.store.connection import connect
 from fanjoin.supervisor.store.owners import register_owner
 from fanjoin.supervisor.store.rows import write
 from fanjoin.supervisor.store.schema import STEPS, migrate
-from fanjoin.supervisor.store.writer import open_database, open_store
+from fanjoin.supervisor.store.writer import open_database
 
 GOLDEN = Path(__file__).parent
 NEXT = (*STEPS, ("ALTER TABLE sessions ADD COLUMN color TEXT NOT NULL DEFAULT 'blue'",))

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from store_samples import CHILDREN, Listener, accepted, finished, owner, queued, receipt, session, started
+from store_samples import CHILDREN, Listener, accepted, finished, open_store, owner, queued, receipt, session, started
 
 from fanjoin.supervisor.records import AttemptEnded
-from fanjoin.supervisor.store.writer import StoreWriter, open_store
+from fanjoin.supervisor.store.writer import StoreWriter
 
 Query = Callable[..., list[tuple[object, ...]]]
 Free = Callable[[], None]

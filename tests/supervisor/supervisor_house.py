@@ -56,7 +56,7 @@ class House:
             self.loop.unwatch(door)
         self.sockets.close()
 
-    def agent(self, identity: str = ONE) -> "Client":
+    def agent(self, identity: str = "right") -> "Client":
         """Connect to the agents' door."""
         return self.client(self.sockets.endpoints.back, identity)
 

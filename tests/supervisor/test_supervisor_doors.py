@@ -96,7 +96,7 @@ def test_what_cannot_be_sent_ends_its_receiver_only(house: House, agent: Client)
 
 def test_an_unknown_process_is_told_to_end(house: House) -> None:
     """Nothing of it is heard; it gets a reject."""
-    stranger = house.agent("d_nobody.1")
+    stranger = house.agent("guessed")
     stranger.say(Hello(run_id=RUN, attempt_id="d_nobody.1", nonce="right", pid=1))
     assert isinstance(stranger.receive(agent_side()), Reject)
     assert house.heard == []
@@ -111,18 +111,27 @@ def test_a_forgotten_process_is_heard_no_more(house: House, agent: Client) -> No
 
 
 def test_a_name_without_its_nonce_is_not_heard(house: House) -> None:
-    """Whoever takes the name of a process, says what he likes and guesses its nonce is not heard and harms nobody."""
+    """Whoever knows a process's name, but not its nonce, is not heard, harms nobody and takes nobody's place."""
     house.back.expect(ONE, "right")
-    thief = house.agent()
     wrong = Hello(**WHO, nonce="wrong", pid=1)
-    thief.say(Started(**WHO), wrong, wrong, wrong, Result(**WHO, outcome=Outcome(status="completed", text="mine")))
-    other = house.agent("d_other.1")
-    other.say(HELLO)
-    assert isinstance(other.receive(agent_side()), Reject)
-    thief.say(HELLO)
+    said = (wrong, wrong, wrong, HELLO, Result(**WHO, outcome=Outcome(status="completed", text="mine")))
+    for identity in (ONE, "wrong"):
+        thief = house.agent(identity)
+        thief.say(*said)
+        assert isinstance(thief.receive(agent_side()), Reject)
+    house.agent().say(HELLO)
     until(house.loop, lambda: house.heard)
     assert house.heard == [HELLO]
     assert house.offenders == []
+
+
+def test_who_speaks_before_its_hello_is_not_heard(house: House) -> None:
+    """The hello comes first: it says which version of the protocol the process speaks."""
+    house.back.expect(ONE, "right")
+    early = house.agent()
+    early.say(Started(**WHO), HELLO)
+    until(house.loop, lambda: house.heard)
+    assert house.heard == [HELLO]
 
 
 @pytest.mark.parametrize(
@@ -162,7 +171,7 @@ def test_sending_to_nobody_and_to_one_who_does_not_read_waits_for_nobody(house: 
     for _ in range(5000):
         house.back.send(ONE, Reject(reason="x" * 1000))
     house.back.expect("d_two.1", "two")
-    second = house.agent("d_two.1")
+    second = house.agent("two")
     second.say(Hello(run_id=RUN, attempt_id="d_two.1", nonce="two", pid=2))
     until(house.loop, lambda: len(house.heard) == 2)
     house.back.send("d_two.1", ResultAck())

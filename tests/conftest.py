@@ -1,4 +1,4 @@
-"""Fixtures of the tests of whole runs."""
+"""Fixtures of all tests that run the whole program: a provider, and a home whose processes end with the test."""
 
 from collections.abc import Iterator
 from pathlib import Path
