@@ -24,7 +24,7 @@ _COMPLAINT = re.compile(
 )
 _PLAIN_COMPLAINT = re.compile(r"unsupported|not? (?:be )?support|n't support|not implemented|requires")
 """What counts when the server calls it an error of its own, which may be about anything."""
-_FORM = re.compile(r"response.?format|text\.format|json.?schema|structured|grammar")
+_FORM = re.compile(r"response.?(?:format|schema)|text\.format|json.?schema|structured|grammar")
 _NAMED = {
     "stream": re.compile(r"\bstream(?:ing)?\b"),
     TOOLS: re.compile(r"\btools?\b(?!\[)|function calling|tool[ _]choice"),

@@ -55,6 +55,8 @@ class _OpenCall:
     @property
     def is_whole(self) -> bool:
         """Whether its arguments are a complete object, so that no further piece can belong to them."""
+        if not self.arguments or not self.arguments[-1].rstrip().endswith("}"):
+            return False
         try:
             return isinstance(jsontext.read("".join(self.arguments)), dict)
         except ValueError:

@@ -79,6 +79,7 @@ REFUSALS = [
     "m does not support structured output",
     "Invalid schema for response_format 'result': 'additionalProperties' is required to be false",
     "Failed to initialize samplers: failed to parse grammar",
+    """Unknown name "$schema" at 'generation_config.response_schema': Cannot find field.""",
 ]
 
 
