@@ -2,7 +2,7 @@
 
 from fanjoin.agent_proc.http import Http
 from fanjoin.agent_proc.provider.chat_form import as_messages, as_thought
-from fanjoin.agent_proc.provider.client import OnDelta
+from fanjoin.agent_proc.provider.client import NO_TERMS, OnDelta, Terms
 from fanjoin.agent_proc.provider.exchange import Exchange, place_of
 from fanjoin.agent_proc.provider.failure import from_error_object
 from fanjoin.agent_proc.provider.reading import Reading
@@ -34,21 +34,14 @@ class ChatCompletions:
         endpoint: the model and its key.
         http: the way to it.
         refusals: what the endpoint is known to refuse.
-        max_output_tokens: the limit of one reply; 0 leaves it to the server.
-        output_schema: what the answer has to be valid against, if anything.
+        terms: what its requests have in common.
     """
 
     def __init__(
-        self,
-        endpoint: Endpoint,
-        http: Http,
-        refusals: Refusals | None = None,
-        max_output_tokens: int = 0,
-        output_schema: JsonObject | None = None,
+        self, endpoint: Endpoint, http: Http, refusals: Refusals | None = None, terms: Terms = NO_TERMS
     ) -> None:
         self._endpoint = endpoint
-        self._limit = max_output_tokens
-        self._schema = output_schema
+        self._terms = terms
         self.refusals = refusals or Refusals()
         headers = {"authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
         url = place_of(endpoint.base_url, "/chat/completions")
@@ -72,13 +65,15 @@ class ChatCompletions:
         body: JsonObject = {"model": self._endpoint.model, "messages": as_messages(messages)}
         if tools and "tools" not in refused:
             body |= {"tools": tools, "parallel_tool_calls": True}
-        elif self._schema is not None:  # beside tools, some servers would answer at once instead of calling any
-            body["response_format"] = {"type": "json_schema", "json_schema": named(self._schema)}
+        elif (
+            self._terms.output_schema is not None
+        ):  # beside tools, some servers would answer at once instead of calling any
+            body["response_format"] = {"type": "json_schema", "json_schema": named(self._terms.output_schema)}
         if self._endpoint.reasoning_effort:
             body["reasoning_effort"] = self._endpoint.reasoning_effort
         limit = next((name for name in _LIMIT_NAMES if name not in refused), None)
-        if self._limit and limit:
-            body[limit] = self._limit
+        if self._terms.max_output_tokens and limit:
+            body[limit] = self._terms.max_output_tokens
         body |= {"stream": True, "stream_options": {"include_usage": True}}
         if "stream" in refused:
             del body["stream_options"]

@@ -3,7 +3,7 @@
 from typing import Any
 
 from fanjoin.agent_proc.http import Http
-from fanjoin.agent_proc.provider.client import OnDelta
+from fanjoin.agent_proc.provider.client import NO_TERMS, OnDelta, Terms
 from fanjoin.agent_proc.provider.exchange import Exchange, place_of
 from fanjoin.agent_proc.provider.failure import from_error_object
 from fanjoin.agent_proc.provider.reading import Reading
@@ -24,21 +24,14 @@ class Responses:
         endpoint: the model and its key.
         http: the way to it.
         refusals: what the endpoint is known to refuse.
-        max_output_tokens: the limit of one reply; 0 leaves it to the server.
-        output_schema: what the answer has to be valid against, if anything.
+        terms: what its requests have in common.
     """
 
     def __init__(
-        self,
-        endpoint: Endpoint,
-        http: Http,
-        refusals: Refusals | None = None,
-        max_output_tokens: int = 0,
-        output_schema: JsonObject | None = None,
+        self, endpoint: Endpoint, http: Http, refusals: Refusals | None = None, terms: Terms = NO_TERMS
     ) -> None:
         self._endpoint = endpoint
-        self._limit = max_output_tokens
-        self._schema = output_schema
+        self._terms = terms
         self.refusals = refusals or Refusals()
         headers = {"authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
         url = place_of(endpoint.base_url, "/responses")
@@ -65,16 +58,16 @@ class Responses:
             body["instructions"] = instructions
         if tools and "tools" not in refused:
             body |= {"tools": as_tools(tools), "parallel_tool_calls": True}
-        elif self._schema is not None:  # as in the chat-completions API, not beside tools
-            body["text"] = {"format": {"type": "json_schema", **named(self._schema)}}
+        elif self._terms.output_schema is not None:  # as in the chat-completions API, not beside tools
+            body["text"] = {"format": {"type": "json_schema", **named(self._terms.output_schema)}}
         effort = self._endpoint.reasoning_effort
         if effort:
             body["reasoning"] = {"effort": effort}
         if effort not in ("", "none"):
             # What the model thought has to be given back with its tool calls, and the server keeps nothing.
             body["include"] = ["reasoning.encrypted_content"]
-        if self._limit:
-            body["max_output_tokens"] = self._limit
+        if self._terms.max_output_tokens:
+            body["max_output_tokens"] = self._terms.max_output_tokens
         return {name: value for name, value in body.items() if name not in refused}
 
 

@@ -75,9 +75,10 @@ def test_an_answer_keeps_to_its_schema(server: Server, refused: tuple[str, ...])
     assert reply.refused == frozenset(refused)
 
 
-def test_a_schema_that_the_server_passes_over(server: Server) -> None:
-    """Its Responses API takes the wish for a schema and heeds it not: the answer is one all the same."""
-    reply = ask(server, "responses", ASK, model_limits=PATIENT, output_schema=SCHEMA)  # type: ignore[arg-type]
+@pytest.mark.parametrize("mode", ["anthropic_messages", "responses"])
+def test_a_schema_that_the_server_passes_over(server: Server, mode: str) -> None:
+    """Its other APIs take the wish for a schema and heed it not: the answer is one all the same."""
+    reply = ask(server, mode, ASK, model_limits=PATIENT, output_schema=SCHEMA)  # type: ignore[arg-type]
     assert reply.text.strip()
     assert reply.refused == frozenset()
 

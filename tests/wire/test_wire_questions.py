@@ -191,6 +191,15 @@ def test_thinking_gets_room_of_its_own() -> None:
     assert second["max_tokens"] == 100
 
 
+def test_an_effort_and_a_schema_go_together() -> None:
+    """Both are members of one part of the request."""
+    with serving(MESSAGES_OK) as server:
+        fields = {"reasoning_effort": "low", "output_schema": {"type": "object"}, "refused": ("thinking",)}
+        ask(server, "anthropic_messages", **fields)
+    schema = {"type": "json_schema", "schema": {"type": "object"}}
+    assert server.bodies[0]["output_config"] == {"effort": "low", "format": schema}
+
+
 def test_no_effort_asks_for_no_thinking() -> None:
     """``none`` sends no thinking to Anthropic, and no wish for encrypted thoughts to OpenAI."""
     assert "thinking" not in asked("anthropic_messages", reasoning_effort="none")[0]
