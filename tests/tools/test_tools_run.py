@@ -129,20 +129,30 @@ def test_no_secret_reaches_a_command(home: Home, folder: Path) -> None:
 
 
 @posix
-@pytest.mark.parametrize("launcher", ["zygote", "spawn"] if sys.platform == "linux" else ["spawn"])
-def test_a_timeout_ends_the_whole_group_of_a_command(home: Home, folder: Path, launcher: str) -> None:
-    """B6, B7: a shell with a grandchild that is deaf to SIGTERM: all gone within the grace, and told as a timeout."""
-    limits = f"delegation: {{launcher: {launcher}, child_timeout_seconds: 8, cancel_grace_seconds: 3}}\n"
-    home.config(TERMINAL + "approvals: {mode: allow}\n" + limits)
+def test_a_timeout_ends_the_whole_group_of_a_command(home: Home, folder: Path, tmp_path: Path) -> None:
+    """B6, B7: a shell with a grandchild that is deaf to SIGTERM: all gone within the grace, and told as a timeout.
+
+    So it is with each way to start agents; their runs share the wait.
+    """
     query = plan({"delegate": [child(call("run_command", command=f"({DEAF}) & wait"))]})
-    process = home.start(query, "-C", str(folder), "--format", "json")
-    deaf = wait_until(lambda: started(folder), "command")
-    out, _ = process.communicate(timeout=20)
-    assert not deaf.is_running()
-    (entry,) = json.loads(out)["results"]
-    assert (entry["status"], entry["error"]["reason"]) == ("timeout", "child_timeout")
-    assert 8 <= entry["duration_seconds"] < 12
-    home.check_nothing_left()
+    homes = {"spawn": home}
+    if sys.platform == "linux":
+        homes["zygote"] = Home(tmp_path / "other", home.provider)
+    running = {}
+    for launcher, one in homes.items():
+        limits = f"delegation: {{launcher: {launcher}, child_timeout_seconds: 8, cancel_grace_seconds: 3}}\n"
+        one.config(TERMINAL + "approvals: {mode: allow}\n" + limits)
+        (folder / launcher).mkdir()
+        running[launcher] = one.start(query, "-C", str(folder / launcher), "--format", "json")
+    deaf = [wait_until(lambda place=folder / launcher: started(place), "command") for launcher in homes]
+    for process in running.values():
+        out, _ = process.communicate(timeout=20)
+        (entry,) = json.loads(out)["results"]
+        assert (entry["status"], entry["error"]["reason"]) == ("timeout", "child_timeout")
+        assert 8 <= entry["duration_seconds"] < 12
+    assert not any(process.is_running() for process in deaf)
+    for one in homes.values():
+        one.check_nothing_left()
 
 
 @posix
