@@ -143,7 +143,8 @@ class ChatReading(Reading):
         self._details += details
         content = message.get("reasoning_content")
         if isinstance(content, str):
-            self._reasoning = [*(self._reasoning or []), content]
+            self._reasoning = self._reasoning or []
+            self._reasoning.append(content)
         named = text_of(content) or text_of(message.get("reasoning"))
         thought = named or "".join(text_of(detail.get("text")) or text_of(detail.get("summary")) for detail in details)
         if thought:

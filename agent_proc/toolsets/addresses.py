@@ -28,7 +28,7 @@ def address_of(host: str, port: int, private_hosts: Collection[str]) -> str:
         raise ToolError("fetch_error", f"{host} is not found: {error}") from error
     addresses = [str(entry[4][0]) for entry in found]
     named = {host, f"{host}:{port}", f"[{host}]:{port}"}
-    if named.isdisjoint(private_hosts) and not all(map(is_public, addresses)):
+    if named.isdisjoint(map(str.lower, private_hosts)) and not all(map(is_public, addresses)):
         text = f"{host} is inside of this machine or its network: {addresses[0]}. Pages are fetched from public hosts."
         flag = f"approvals.private_hosts: ['{host}:{port}']"
         notice = f"a page inside of your network was not fetched; to allow its host in config.yaml: {flag}"

@@ -339,8 +339,9 @@ def test_a_host_inside_is_reached_only_at_the_port_that_is_named(tmp_path: Path,
     assert fetch.call("fetch_url", url=f"{site.url}/a").endswith("\nok")
     assert fetch.refusal("fetch_url", url=f"{other.url}/a") == "not_allowed"
     assert f"approvals.private_hosts: ['{other.host}']" in fetch.notices[0]
-    anywhere = tools(tmp_path, private_hosts=("127.0.0.1",))
-    assert anywhere.call("fetch_url", url=f"{other.url}/a").endswith("\nno")
+    for host in ("127.0.0.1", "LocalHost"):
+        named = tools(tmp_path, private_hosts=(host,))
+        assert named.call("fetch_url", url=f"http://{host}:{other.server_address[1]}/a").endswith("\nno")
 
 
 def test_public_addresses_are_public() -> None:
