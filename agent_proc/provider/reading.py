@@ -14,6 +14,7 @@ from fanjoin.ipc.messages import JsonObject
 from fanjoin.ipc.text import clean, clip
 
 _OK = 200
+_SUCCESS = range(200, 300)  # frameworks answer a POST with 201 unless they are told not to
 _ERROR_BYTES = 64 << 10
 _REPLY_BYTES = 128 << 20
 _REFUSAL_CHARACTERS = 600
@@ -58,7 +59,7 @@ class Reading(ABC):
         Raises:
             ProviderError: it holds a failure, breaks off, or is not what a model API answers.
         """
-        if response.status != _OK:
+        if response.status not in _SUCCESS:
             raise from_status(response.status, response.read(_ERROR_BYTES), response.headers.get("retry-after"))
         try:
             self._read_body(response.chunks())

@@ -85,6 +85,7 @@ def test_text_is_heard_as_it_comes() -> None:
 TEXT = event({"content": "hel"}) + event({"content": "lo"})
 STOP = event({}, "stop")
 READINGS: dict[str, Answer] = {
+    "status 201": lambda handler: handler.reply(201, TEXT + STOP + DONE, content_type="text/event-stream"),
     "unclean end after the finish": lambda handler: _chunked(handler, TEXT + STOP, ends=False),
     "silence after the finish": hangs(TEXT, STOP),
     "gzip": lambda handler: handler.reply(
