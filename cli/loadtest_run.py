@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from fanjoin.cli.loadtest_relay import Hooks, Relay
 from fanjoin.client.core_process import CoreProcess
 from fanjoin.client.depth import refuse_below_an_agent
-from fanjoin.client.fan_out import Limits, settings_for, submission
+from fanjoin.client.fan_out import settings_for, submission
 from fanjoin.client.hub import Hub
 from fanjoin.client.load_drive import drive, fates, plan_for, sizes, tasks_of, write_parts
 from fanjoin.client.load_record import MARK, check, processes, read_delegations, unfinished
@@ -171,9 +171,11 @@ class _Test:
             toolsets=("files",),
             ignore_rules=True,
             cwd=str(self._work),
+            concurrency=concurrency,
+            timeout=plan.timeout,
         )
         environ = self._environ if plan.endpoint else {}
-        turn = settings_for(home, environ, flags, None, Limits(concurrency=concurrency, timeout=plan.timeout)).turn
+        turn = settings_for(home, environ, flags).turn
         refuse_below_an_agent(turn, self._environ)
         through = replace(turn.delegate_endpoint, base_url=self._relay.url)
         return replace(turn, endpoint=through, delegate_endpoint=through)
