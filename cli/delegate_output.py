@@ -3,15 +3,16 @@
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import IO, Protocol
 
 import msgspec
 
 from fanjoin.cli import streams
+from fanjoin.cli.standard_output import StandardOutput
 from fanjoin.cli.table import fitted, one_line, table, width
 from fanjoin.client.fan_out import STATUSES
-from fanjoin.ipc.errors import RunError, UserError
+from fanjoin.ipc.errors import UserError
 from fanjoin.ipc.messages import Accepted, Event, JsonObject
 from fanjoin.ipc.text import clean
 
@@ -72,7 +73,7 @@ class Totals:
 class Output(Protocol):
     """What shows a fan-out on standard output and standard error."""
 
-    stdout: "StandardOutput"
+    stdout: StandardOutput
 
     def told(self, message: Accepted | Event) -> None:
         """Show what happens."""
@@ -82,25 +83,6 @@ class Output(Protocol):
 
     def done(self, end: JsonObject, totals: Totals) -> None:
         """Show the end of the whole."""
-
-
-class StandardOutput:
-    """Standard output, until nobody reads it any more (``broken``) or it cannot be written (``problem``, too)."""
-
-    def __init__(self, given_up: Callable[[], bool]) -> None:
-        self.broken = False
-        self.problem = ""
-        self._given_up = given_up
-
-    def write(self, text: str) -> None:
-        """Write a line, or several."""
-        if self.broken:
-            return
-        try:
-            self.broken = not streams.write_line(text, self._given_up)
-        except RunError as error:
-            self.broken, self.problem = True, str(error)
-            streams.complain(self.problem)
 
 
 class TextOutput:

@@ -9,8 +9,9 @@ from msgspec import Struct
 
 from fanjoin.cli import streams
 from fanjoin.cli.app import Start
-from fanjoin.cli.delegate_output import JsonOutput, LinesOutput, Output, OutputFile, StandardOutput, TextOutput, Totals
+from fanjoin.cli.delegate_output import JsonOutput, LinesOutput, Output, OutputFile, TextOutput, Totals
 from fanjoin.cli.exit_codes import COMPLETED, FAILED, NO_DELEGATE_COMPLETED
+from fanjoin.cli.standard_output import StandardOutput
 from fanjoin.cli.table import table
 from fanjoin.cli.task_files import read_sources
 from fanjoin.cli.turn import end_of, with_local_model
