@@ -6,7 +6,7 @@ from html import escape
 from typing import Any
 
 from fanjoin.cli.loadtest_style import STYLE
-from fanjoin.cli.loadtest_svg import SERIES, Bar, columns, distribution, rows, ticks
+from fanjoin.cli.loadtest_svg import Bar, columns, distribution, round_up, rows
 from fanjoin.cli.loadtest_text import megabytes, shown
 from fanjoin.client.load_stats import PARTS, QUANTILES, Call, Delegation, Level, Seen, latencies
 
@@ -73,7 +73,7 @@ def _verdict(levels: Sequence[Level], misses: Sequence[str]) -> str:
 def _overview(levels: Sequence[Level]) -> str:
     """Return one row for each level."""
     names = ("concurrency", "delegations", "failed", "delegations/s", "steps/s", "tokens/s", "ttft p50", "ttft p99")
-    head = _cells("th", (*names, "join p50", "join p99", "CPU each", "peak memory"))
+    head = _cells("th", (*names, "join p50", "join p99", "CPU each", "memory"))
     return _scrolled(f"<table><tr>{head}</tr>{''.join(map(_overview_row, levels))}</table>")
 
 
@@ -92,7 +92,7 @@ def _overview_row(level: Level) -> str:
 def _level(seen: Seen, level: Level) -> str:
     by_part = {part: values for part, values in latencies(seen).items() if values}
     shares = {part: _shares(sorted(values)) for part, values in by_part.items()}
-    series = {f"series-{index % SERIES}": name for index, name in enumerate(shares)}
+    series = {f"line-{part}": part for part in shares}
     return "".join(
         (
             f"<section><h2>Concurrency {level.concurrency}</h2>",
@@ -173,7 +173,7 @@ def _bars_of(one: Delegation, calls: Sequence[Call], began: float) -> list[Bar]:
 
 def _throughput(seen: Seen) -> str:
     took = max(seen.ended - seen.began, 1e-3)
-    width = ticks(took / _MOST_COLUMNS * 6)[1]
+    width = round_up(took / _MOST_COLUMNS)
     counts = [Counter[str]() for _ in range(int(took / width) + 1)]
     for one in seen.delegations:
         if one.committed:

@@ -1,5 +1,7 @@
 """The style of a load test's page: light and dark as the reader's system is, wide or narrow, and on paper."""
 
+from fanjoin.client.load_stats import PARTS
+
 LIGHT = {
     "page": "#ffffff",
     "text": "#1f2328",
@@ -24,10 +26,10 @@ DARK = {
     "run": "#1b4b86",
     "call": "#58a6ff",
 }
-_LIGHT_SERIES = ("#1f6feb", "#bc4c00", "#1a7f37", "#cf222e", "#8250df", "#0e7490", "#57606a")
-_DARK_SERIES = ("#58a6ff", "#f0883e", "#3fb950", "#ff7b72", "#bc8cff", "#39c5cf", "#b1bac4")
+_LIGHT_LINES = ("#1f6feb", "#bc4c00", "#1a7f37", "#cf222e", "#8250df", "#0e7490", "#57606a")
+_DARK_LINES = ("#58a6ff", "#f0883e", "#3fb950", "#ff7b72", "#bc8cff", "#39c5cf", "#b1bac4")
 _RULES = """
-body{font:16px/1.5 system-ui,sans-serif;max-width:64rem;margin:0 auto;padding:1rem;
+body{font:16px/1.5 system-ui,sans-serif;max-width:68rem;margin:0 auto;padding:1rem;
 color:var(--text);background:var(--page)}
 h1{margin:.5rem 0}h2{margin:2.5rem 0 .5rem;border-top:1px solid var(--line);padding-top:1.5rem}
 .plan{display:flex;flex-wrap:wrap;gap:.5rem 2rem;margin:0}dt{color:var(--soft);font-size:.8rem}dd{margin:0}
@@ -46,22 +48,22 @@ svg{display:block;width:100%;min-width:40rem;height:auto}svg text{font:12px syst
 """
 
 
-def _variables(colours: dict[str, str], series: tuple[str, ...]) -> str:
-    named = colours | {f"series-{index}": colour for index, colour in enumerate(series)}
+def _variables(colours: dict[str, str], lines: tuple[str, ...]) -> str:
+    named = colours | {f"line-{part}": colour for part, colour in zip(PARTS, lines, strict=True)}
     return ":root{" + "".join(f"--{name}:{colour};" for name, colour in named.items()) + "}"
 
 
 def _classes() -> str:
     kinds = ("queued", "run", "call", "bad")
     bars = "".join(f"rect.{kind}{{fill:var(--{kind})}}i.{kind}{{background:var(--{kind})}}" for kind in kinds)
-    names = [f"series-{index}" for index in range(len(_LIGHT_SERIES))]
+    names = [f"line-{part}" for part in PARTS]
     return bars + "".join(f".{name}{{stroke:var(--{name})}}i.{name}{{background:var(--{name})}}" for name in names)
 
 
 STYLE = (
     ":root{color-scheme:light dark}"
-    + _variables(LIGHT, _LIGHT_SERIES)
-    + f"@media screen and (prefers-color-scheme:dark){{{_variables(DARK, _DARK_SERIES)}}}"
+    + _variables(LIGHT, _LIGHT_LINES)
+    + f"@media screen and (prefers-color-scheme:dark){{{_variables(DARK, _DARK_LINES)}}}"
     + _RULES
     + _classes()
 )

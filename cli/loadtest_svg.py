@@ -1,6 +1,6 @@
 """Plots as SVG text (pure): lines over two axes, bars over time, rows of bars over time.
 
-Colours are classes of the page (``series-0`` and so on, and what a bar is called), which has them for light and dark.
+Colours are classes of the page (``line-`` and a line's name, what a bar is called), which has them for light and dark.
 """
 
 import math
@@ -9,11 +9,9 @@ from html import escape
 
 from msgspec import Struct
 
-SERIES = 7
-"""How many lines have a colour of their own."""
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 900, 300, 60, 30, 12, 28
 _ACROSS, _UP = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
-_TICKS = 6
+_TICKS = 8
 _LEAST = 1e-4
 _ROWS_HEIGHT, _LOWEST_ROW, _HIGHEST_ROW = 480, 3.0, 10.0
 
@@ -43,11 +41,15 @@ def plain(value: float) -> str:
     return f"{value:.4g}"
 
 
+def round_up(value: float) -> float:
+    """Return the next number that is 1, 2 or 5 times a power of ten."""
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(power * factor for factor in (1, 2, 5, 10) if power * factor >= value * (1 - 1e-9))
+
+
 def ticks(most: float) -> list[float]:
-    """Return round numbers from zero on, in steps of 1, 2 or 5 times a power of ten, the last not below ``most``."""
-    rough = most / _TICKS
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * (1 - 1e-9))
+    """Return round numbers from zero on, the last of which is not below ``most``."""
+    step = round_up(most / _TICKS)
     return [step * index for index in range(math.ceil(most / step - 1e-9) + 1)]
 
 
@@ -79,11 +81,11 @@ def distribution(series: Mapping[str, Sequence[tuple[float, float]]]) -> str:
     across = _Decades(_most(x for line in series.values() for x, _ in line))
     up = _Even(100.0)
     parts = [*_grid_up(up, percent), *_axis_across(across, seconds, _HEIGHT - _BOTTOM)]
-    for index, (name, line) in enumerate(series.items()):
+    for name, line in series.items():
         places = " ".join(
             f"{_LEFT + _ACROSS * across.share(x):.1f},{_TOP + _UP * (1 - up.share(y)):.1f}" for x, y in line
         )
-        shape = f'<polyline class="series-{index % SERIES}" points="{places}"/>'
+        shape = f'<polyline class="line-{name}" points="{places}"/>'
         parts.append(f"<g><title>{escape(name)}</title>{shape}</g>")
     return _svg(_HEIGHT, parts)
 
