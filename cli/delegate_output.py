@@ -144,7 +144,7 @@ class _LiveLine:
     def clear(self) -> None:
         """Take it away."""
         if self._written:
-            streams.complain(f"\r{' ' * self._written}\r", end="")
+            streams.complain("", end=f"\r{' ' * self._written}\r")
             self._written = 0
 
 

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable
 from typing import TextIO
 
+from fanjoin.ipc.text import harmless
+
 BLOCKED_SECONDS = 0.5
 """How long a reader may read nothing until we ask whether to wait any longer."""
 _PIECE = 4096
@@ -32,7 +34,7 @@ def write_line(text: str, given_up: Callable[[], bool] = lambda: False) -> bool:
 
 
 def write_text(text: str, given_up: Callable[[], bool] = lambda: False) -> bool:
-    """Write a text to standard output; what its encoding cannot hold is replaced.
+    """Write a text to standard output; what its encoding cannot hold, or a terminal would obey, is replaced.
 
     Args:
         text: what to write.
@@ -48,8 +50,8 @@ def write_text(text: str, given_up: Callable[[], bool] = lambda: False) -> bool:
     if stream is None:
         return True
     encoding = stream.encoding or "utf-8"
-    data = text.encode(encoding, "replace")
     try:
+        data = (harmless(text) if stream.isatty() else text).encode(encoding, "replace")
         stream.flush()
         _write(stream, data, given_up)
     except OSError as error:
@@ -87,13 +89,13 @@ def _require_a_reader_that_left(error: OSError) -> None:
 
 
 def complain(text: str, end: str = "\n") -> None:
-    """Write a line to standard error, if there is one."""
+    """Write a line to standard error, if there is one; models and tools may have had a word in it."""
     stream = sys.stderr
     if stream is None:
         return
     encoding = stream.encoding or "utf-8"
     try:
-        stream.write(text.encode(encoding, "replace").decode(encoding, "replace") + end)
+        stream.write(harmless(text).encode(encoding, "replace").decode(encoding, "replace") + end)
         stream.flush()
     except OSError:
         silence(stream)

@@ -1,5 +1,6 @@
 """Text as it enters and leaves: surrogates replaced, secrets masked, long texts cut in the middle."""
 
+_OBEYED = {code: "\ufffd" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"}
 _SHOW_TAIL_FROM = 16  # characters; four letters of a shorter secret would be too much of it
 
 
@@ -10,6 +11,11 @@ def clean(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
+
+
+def harmless(text: str) -> str:
+    """Replace what a terminal would obey, control characters other than tabs and line ends, by U+FFFD."""
+    return text.replace("\r\n", "\n").translate(_OBEYED)
 
 
 def clean_tree(value: object) -> object:

@@ -1,30 +1,11 @@
 """Fixtures of the tests of the daemon: a home with a model, and a daemon that serves it."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "run"))
-
 from daemon_support import DaemonHome
 from run_support import Provider
-
-
-@pytest.fixture(scope="session")
-def lasting_provider(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Provider]:
-    """Return the synthetic provider that all tests ask."""
-    provider = Provider(tmp_path_factory.mktemp("provider") / "requests.jsonl")
-    yield provider
-    provider.close()
-
-
-@pytest.fixture
-def provider(lasting_provider: Provider) -> Provider:
-    """Return a synthetic provider that has seen no request of this test yet."""
-    lasting_provider.forget()
-    return lasting_provider
 
 
 @pytest.fixture

@@ -66,6 +66,7 @@ def test_a_kill_and_a_resume_complete_each_task_exactly_once(home: Home, victim:
         assert b"without a receipt" in err
         assert b"the same command with --resume" in err
         assert b"Traceback" not in err
+    home.check_no_process()  # a supervisor whose command was killed still writes receipts
     check_resumed(home, files, out)
 
 

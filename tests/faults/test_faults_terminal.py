@@ -29,6 +29,21 @@ def read_all(descriptor: int) -> bytes:
     return data
 
 
+def test_a_terminal_is_given_no_orders(home: Home) -> None:
+    """Goals and answers with escape sequences: on a terminal they are text, in a pipe they are what the model said."""
+    order = "\x1b]0;owned\x07\x1b[2J\x9b1m"
+    ours, theirs = pty.openpty()
+    query = delegate_plan(f"[[answer {order}done]]")
+    process = home.start(query, "--oneshot", stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
+    os.close(theirs)
+    output = read_all(ours)
+    os.close(ours)
+    assert process.wait(20) == 0
+    assert b"done" in output
+    assert {b"\x1b", b"\x07", b"\xc2\x9b"} & {output[i : i + n] for n in (1, 2) for i in range(len(output))} == set()
+    assert order.encode() in home.chat(f"[[answer {order}done]]").stdout
+
+
 def test_a_storm_of_resizes_during_a_join_changes_nothing(home: Home) -> None:
     """A hundred SIGWINCH a second, by the terminal itself and to supervisor and command: the run completes."""
     ours, theirs = pty.openpty()

@@ -1,13 +1,9 @@
 """Fixtures of the tests of the load test: homes of whole runs."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "run"))
-
 from real_browser import find_browser
 from run_support import Home, Provider
 

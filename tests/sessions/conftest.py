@@ -1,30 +1,11 @@
 """Fixtures of the tests of sessions: a home, a provider, and supervisors that viewers of the test's own speak to."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "run"))
-
 from run_support import Home, Provider
 from sessions_support import Owners
-
-
-@pytest.fixture(scope="session")
-def lasting_provider(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Provider]:
-    """Return the synthetic provider that all tests ask."""
-    provider = Provider(tmp_path_factory.mktemp("provider") / "requests.jsonl")
-    yield provider
-    provider.close()
-
-
-@pytest.fixture
-def provider(lasting_provider: Provider) -> Provider:
-    """Return a synthetic provider that has seen no request of this test yet."""
-    lasting_provider.forget()
-    return lasting_provider
 
 
 @pytest.fixture

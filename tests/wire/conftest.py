@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 sys.path.append(str(Path(__file__).parents[1] / "agent"))
-sys.path.append(str(Path(__file__).parents[1] / "run"))
 from run_support import Home, Provider
 
 # A real model is not a part of the development environment: its test is there where the extra "local" is.

@@ -15,7 +15,7 @@ import psutil
 
 from fanjoin.ipc.paths import instance_folder, socket_folder
 
-CHILDREN = Path(__file__).parents[1] / "children"
+CHILDREN = Path(__file__).parent / "children"
 MISBEHAVE = f"{CHILDREN / 'misbehave.py'}:run"
 DEADLINE = 30.0
 GONE_SECONDS = 6.0
