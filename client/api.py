@@ -256,18 +256,13 @@ class _Running:
 
 def _parted(options: AllOptions) -> tuple[Options, CallOptions]:
     _refuse_unknown(options, AllOptions)
-    common = {name: value for name, value in options.items() if name in Options.__annotations__}
-    call = {name: value for name, value in options.items() if name not in Options.__annotations__}
+    common = {name: value for name, value in options.items() if name in Options.__optional_keys__}
+    call = {name: value for name, value in options.items() if name in CallOptions.__optional_keys__}
     return Options(**common), CallOptions(**call)  # type: ignore[typeddict-item]  # parted by name just now
 
 
 def _refuse_unknown(options: Mapping[str, Any], known: type) -> None:
-    names = {
-        name
-        for one in (known, Options, CallOptions)
-        if one is known or known is AllOptions
-        for name in one.__annotations__
-    }
+    names: frozenset[str] = known.__optional_keys__  # type: ignore[attr-defined]  # it is a TypedDict, none required
     for name in options:
         if name not in names:
             raise TypeError(f"{name!r} is no option; there are: {', '.join(sorted(names))}")

@@ -88,7 +88,7 @@ def _for_program(turn: TurnSettings, worker: Worker) -> TurnSettings:
     return replace(turn, endpoint=program, delegate_endpoint=program, limits=limits, worker=worker)
 
 
-def submission(tasks: list[DirectTask], settings: TurnSettings, told: Mapping[str, Any], title: str = "") -> Submit:
+def submission(tasks: list[DirectTask], settings: TurnSettings, told: Mapping[str, Any]) -> Submit:
     """Return the turn that runs the tasks; ``told`` are the flags to keep with it, without any value that is secret."""
     digest = hashlib.sha256("".join(task.digest for task in tasks).encode()).hexdigest()
     given = {"count": len(tasks), "sha256": digest}
@@ -101,7 +101,7 @@ def submission(tasks: list[DirectTask], settings: TurnSettings, told: Mapping[st
         payload_json=msgspec.json.encode(clean_tree(payload)).decode(),
         settings=settings,
         source="delegate",
-        title=clean(title or tasks[0].goal[:80]),
+        title=clean(tasks[0].goal[:80]),
         tasks=tasks,
     )
 
