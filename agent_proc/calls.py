@@ -42,7 +42,9 @@ def read_arguments(text: str) -> JsonObject:
         repaired = repair(text)
         if repaired is not None:
             return repaired
-        raise ToolError("invalid_arguments", f"the arguments are not valid JSON ({error}): {_preview(text)}") from error
+        hint = "" if text.rstrip().endswith("}") else ". They end too early: when they were cut, say less in one call"
+        told = f"the arguments are not valid JSON ({error}): {_preview(text)}{hint}"
+        raise ToolError("invalid_arguments", told) from error
     if not isinstance(value, dict):
         raise ToolError("invalid_arguments", f"the arguments must be a JSON object, not {_preview(text)}")
     return value

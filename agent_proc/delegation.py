@@ -7,7 +7,7 @@ supervisor's to judge; it answers such a call with the same kind of error.
 from fanjoin.agent_proc import jsontext
 from fanjoin.agent_proc.calls import ToolError, read_arguments
 from fanjoin.agent_proc.provider.reply import ToolCall
-from fanjoin.agent_proc.structured import schema_problem
+from fanjoin.ipc.json_schema import schema_problem
 from fanjoin.ipc.messages import AgentTask, CallRequest, JsonObject, TaskSpec
 from fanjoin.ipc.text import clip
 

@@ -70,7 +70,7 @@ class Response:
             for chunk in self._response.iter_bytes():
                 yield chunk
                 if time.monotonic() > self._deadline:
-                    raise ProviderError("network", "The model call lasted longer than allowed; it was cut off.")
+                    raise ProviderError("network", "The call lasted longer than allowed; it was cut off.")
 
     def read(self, limit: int) -> bytes:
         """Return the body, or its first bytes when it is longer than the limit."""
@@ -82,17 +82,19 @@ class Response:
         return bytes(body[:limit])
 
 
-@functools.cache
-def _transport(*, tls: bool, proxy: str | None) -> httpx.HTTPTransport:
-    """Return the one connection pool of its kind.
+def _new_transport(*, tls: bool, proxy: str | None) -> httpx.HTTPTransport:
+    """Return a connection pool.
 
-    Without the layers of a full client (cookies, redirects, authentication) a call takes half the memory. A pool that
-    the zygote made is shared by all its agents until one of them opens a connection.
+    Without the layers of a full client (cookies, redirects, authentication) a call takes half the memory.
     """
     context = tls_context() if tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     proxy_context = context if proxy and proxy.startswith("https:") else None
     via = httpx.Proxy(proxy, ssl_context=proxy_context) if proxy else None
     return httpx.HTTPTransport(verify=context, proxy=via, http2=tls and find_spec("h2") is not None)
+
+
+_transport = functools.cache(_new_transport)
+"""Returns the one pool of its kind. One that the zygote made is shared by its agents until they open a connection."""
 
 
 def proxy_for(scheme: str, host: str) -> str | None:
@@ -107,16 +109,22 @@ def proxy_for(scheme: str, host: str) -> str | None:
 class Http:
     """Sends requests to the server of one base URL, over persistent connections.
 
+    Args:
+        base_url: names the server.
+        limits: how long things may take.
+        trace: is told of each stage of a request.
+        shared: whether connections are those of all that this process has with the server.
+
     Raises:
         ProviderError: the URL, or the proxy that the environment names for it, cannot be used.
     """
 
-    def __init__(self, base_url: str, limits: ModelLimits, trace: Trace | None = None) -> None:
+    def __init__(self, base_url: str, limits: ModelLimits, trace: Trace | None = None, *, shared: bool = True) -> None:
         self._base_url = base_url.rstrip("/")
         self._limits = limits
         self._extensions: dict[str, Any] = {} if trace is None else {"trace": trace}
         with self._failing():
-            self._transport = self._open()
+            self._transport = self._open(_transport if shared else _new_transport)
 
     def close(self) -> None:
         """Close the connections."""
@@ -129,9 +137,30 @@ class Http:
         Raises:
             ProviderError: no connection, no valid HTTP, or silence for longer than allowed.
         """
+        with self._failing():
+            request = self._request("POST", url, headers, body)
+        with self._response(request) as response:
+            yield response
+
+    @contextlib.contextmanager
+    def get(self, url: str, headers: dict[str, str], address: str) -> Iterator[Response]:
+        """Ask for a page at one address of its host, whatever its name leads to by now, and give the response.
+
+        Raises:
+            ProviderError: no connection, no valid HTTP, or silence for longer than allowed.
+        """
+        with self._failing():
+            named = httpx.URL(url)
+            host = named.netloc.decode("ascii")
+            request = self._request("GET", named.copy_with(host=address), {**headers, "host": host}, b"")
+            request.extensions["sni_hostname"] = named.raw_host.decode("ascii")
+        with self._response(request) as response:
+            yield response
+
+    @contextlib.contextmanager
+    def _response(self, request: httpx.Request) -> Iterator[Response]:
         deadline = time.monotonic() + self._limits.whole_call
         with self._failing():
-            request = self._request(url, headers, body)
             response = self._transport.handle_request(request)
         try:
             # The transport looks this up once for the head of a reply, and once for its body.
@@ -140,19 +169,19 @@ class Http:
         finally:
             response.close()
 
-    def _open(self) -> httpx.HTTPTransport:
+    def _open(self, pool: Callable[..., httpx.HTTPTransport]) -> httpx.HTTPTransport:
         parts = urlsplit(self._base_url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ProviderError("bad_request", f"The base URL {self._base_url!r} is not an http or https URL.")
         proxy = proxy_for(parts.scheme, parts.hostname)
-        return _transport(tls=parts.scheme == "https" or (proxy or "").startswith("https:"), proxy=proxy)
+        return pool(tls=parts.scheme == "https" or (proxy or "").startswith("https:"), proxy=proxy)
 
-    def _request(self, url: str, headers: dict[str, str], body: bytes) -> httpx.Request:
+    def _request(self, method: str, url: str | httpx.URL, headers: dict[str, str], body: bytes) -> httpx.Request:
         raw = {name.encode(): value.encode() for name, value in {**_HEADERS, **headers}.items()}
         limits = self._limits
         timeout = {"connect": limits.connect, "pool": None, "write": limits.between_bytes, "read": limits.first_byte}
         extensions = {**self._extensions, "timeout": timeout}
-        return httpx.Request("POST", url, content=body, headers=raw, extensions=extensions)
+        return httpx.Request(method, url, content=body, headers=raw, extensions=extensions)
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:

@@ -60,9 +60,14 @@ def _candidates(folder: str, home: str) -> list[str]:
 def _read(path: str) -> bytes:
     """Return the file's beginning; only what the user or the system's owner wrote can rule an agent.
 
+    A project that came from elsewhere may hold a link to what no model should see.
+
     Raises:
-        OSError: it is not there, no regular file, or somebody else's.
+        OSError: it is not there, no regular file, somebody else's, or a link that leads out of its folder.
     """
+    folder, target = os.path.realpath(os.path.dirname(path)), os.path.realpath(path)
+    if not target.startswith(os.path.join(folder, "")):
+        raise PermissionError(f"it is a link out of its folder, to {clean(target)}")
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     with open(descriptor, "rb") as file:
         info = os.fstat(descriptor)

@@ -1,5 +1,6 @@
 """What is handed on of a long answer: its head and its tail, and a file with the whole."""
 
+import contextlib
 import os
 import sys
 
@@ -32,7 +33,8 @@ def _written(path: str, text: str) -> str:
             file.write(text)
         os.replace(part, path)
     except OSError as error:
-        sys.stderr.write(f"The whole answer could not be kept: {error}\n")
+        with contextlib.suppress(OSError):  # standard error is a file on the same disk
+            sys.stderr.write(f"The whole answer could not be kept: {error}\n")
         return ""
     return path
 

@@ -100,7 +100,9 @@ class Program:
         output.settle()
         errors.settle()
         said = _masked(errors.text(), task, worker)
-        sys.stderr.write(said[-_TAIL_BYTES:])  # the log of this process, whose end is kept with its attempt
+        with contextlib.suppress(OSError):  # a full disk
+            sys.stderr.write(said[-_TAIL_BYTES:])  # the log of this process, whose end is kept with its attempt
+            sys.stderr.flush()
         if self._cancel is not None:
             return _cancelled(self._cancel, output.text()), said
         if code:

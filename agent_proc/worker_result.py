@@ -2,6 +2,7 @@
 
 from fanjoin.agent_proc import jsontext
 from fanjoin.agent_proc.capture import Capture
+from fanjoin.agent_proc.structured import judge, judge_value
 from fanjoin.ipc import platform
 from fanjoin.ipc.messages import AgentTask, JsonObject, Outcome
 from fanjoin.ipc.settings import Worker
@@ -51,14 +52,21 @@ def result(output: Capture, worker: Worker, task: AgentTask) -> Outcome:
         return Outcome(status="crashed", reason="no_result", message=message, exit_code=0)
     try:
         value = text if worker.output == "text" else _member(_document(output, worker.output), worker.result_key)
-        summary = value if isinstance(value, str) else jsontext.write(value)
-        structured = _structured(value) if task.output_schema is not None else None
     except _UnreadableError as error:
-        reason = "invalid_response" if worker.output != "text" else "schema_invalid"
-        return Outcome(status="failed", reason=reason, message=str(error), partial_text=text[-_PARTIAL:])
+        return _failed("invalid_response", str(error), text)
+    summary = value if isinstance(value, str) else jsontext.write(value)
     if not summary.strip():
         return Outcome(status="crashed", reason="no_result", message="The program's result is empty.", exit_code=0)
-    return Outcome(status="completed", text=clean(summary), output=structured)
+    if task.output_schema is None:
+        return Outcome(status="completed", text=clean(summary))
+    judged = judge(value, task.output_schema) if isinstance(value, str) else judge_value(value, task.output_schema)
+    if judged.problem:
+        return _failed("schema_invalid", f"The program's result does not fit the output_schema. {judged.problem}", text)
+    return Outcome(status="completed", text=clean(summary), output=judged.output)
+
+
+def _failed(reason: str, message: str, printed: str) -> Outcome:
+    return Outcome(status="failed", reason=reason, message=message, partial_text=printed[-_PARTIAL:])
 
 
 def _document(output: Capture, form: str) -> JsonObject:
@@ -70,16 +78,12 @@ def _document(output: Capture, form: str) -> JsonObject:
         raise _UnreadableError(
             f"The program printed {output.size} bytes, which is more than is read of one JSON object."
         )
-    return _object(text, "The program's output")
-
-
-def _object(text: str, what: str) -> JsonObject:
     try:
         value = jsontext.read(text)
     except ValueError as error:
-        raise _UnreadableError(f"{what} is not JSON ({error}): {clip(text, 200)}") from error
+        raise _UnreadableError(f"The program's output is not JSON ({error}): {clip(text, 200)}") from error
     if not isinstance(value, dict):
-        raise _UnreadableError(f"{what} is JSON, but not an object: {clip(text, 200)}")
+        raise _UnreadableError(f"The program's output is JSON, but not an object: {clip(text, 200)}")
     return value
 
 
@@ -91,8 +95,3 @@ def _member(document: JsonObject, key: str) -> object:
     if document.get(key) is None:
         raise _UnreadableError(f"The program's JSON has no member {key!r} (--result-key).")
     return document[key]
-
-
-def _structured(value: object) -> JsonObject:
-    """Return the object that a task with a schema asks for."""
-    return value if isinstance(value, dict) else _object(str(value), "The program's result")

@@ -3,12 +3,13 @@
 import os
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import IO, Protocol
 
 import msgspec
 
 from fanjoin.cli import streams
+from fanjoin.cli.standard_output import StandardOutput
 from fanjoin.cli.table import fitted, one_line, table, width
 from fanjoin.client.fan_out import STATUSES
 from fanjoin.ipc.errors import UserError
@@ -18,6 +19,8 @@ from fanjoin.ipc.text import clean
 _LIVE_SECONDS = 0.1
 _COLUMNS = 80
 """Of a terminal that does not say how wide it is."""
+_ID_COLUMNS = 60
+"""Of a table, that an id may take: it may be a long path."""
 
 
 def write_json(value: JsonObject) -> str:
@@ -70,8 +73,7 @@ class Totals:
 class Output(Protocol):
     """What shows a fan-out on standard output and standard error."""
 
-    broken: bool
-    """Nobody reads standard output any more."""
+    stdout: StandardOutput
 
     def told(self, message: Accepted | Event) -> None:
         """Show what happens."""
@@ -86,19 +88,17 @@ class Output(Protocol):
 class TextOutput:
     """A table at the end; before it, on standard error, a line for each task that ended, and one that lives."""
 
-    broken = False  # nothing is written before the end
-
-    def __init__(self, *, quiet: bool, given_up: Callable[[], bool]) -> None:
+    def __init__(self, stdout: StandardOutput, order: Sequence[str], *, quiet: bool) -> None:
+        self.stdout = stdout
+        self._order = order
         self._quiet = quiet
-        self._given_up = given_up
         self._live = _LiveLine(shown=not quiet and streams.is_terminal(2))
-        self._rows: list[tuple[str, ...]] = []
+        self._rows: dict[str, tuple[str, ...]] = {}
         self._running = 0
 
     def told(self, message: Accepted | Event) -> None:
         """Count what runs."""
-        if isinstance(message, Accepted) and not self._quiet:
-            streams.complain(f"session: {message.session_id}")
+        _tell_session(message, quiet=self._quiet)
         if isinstance(message, Event) and message.name == "delegation.started":
             self._running += 1
 
@@ -106,19 +106,21 @@ class TextOutput:
         """Say how a task ended."""
         reason = f" ({entry['error']['reason']})" if "error" in entry else ""
         said = entry["summary"] or entry.get("error", {}).get("message", "")
-        row = (entry["id"], entry["status"] + reason, f"{entry['duration_seconds']:.1f}", one_line(said[:400]))
-        self._rows.append(row)
+        name = fitted(one_line(entry["id"]), _ID_COLUMNS)
+        row = (name, entry["status"] + reason, f"{entry['duration_seconds']:.1f}", one_line(said[:400]))
+        self._rows[entry["id"]] = row
         self._running = max(0, self._running - 1)
         if not self._quiet and not entry.get("resumed"):
             self._live.clear()
-            streams.complain(f"  {one_line(row[0])} {row[1]} {row[2]} s")
+            streams.complain(f"  {row[0]} {row[1]} {row[2]} s")
         self._live.show(f"{totals.ended} of {totals.tasks} ended, {self._running} running, {totals.seconds:.0f} s")
 
     def done(self, end: JsonObject, totals: Totals) -> None:
-        """Print the table, and the counts on standard error."""
+        """Print the table, in the order of the tasks, and the counts on standard error."""
         self._live.clear()
-        if self._rows:
-            streams.write_line(table(("ID", "STATUS", "SECONDS", "RESULT"), self._rows), self._given_up)
+        rows = [self._rows[one] for one in self._order if one in self._rows]
+        if rows:
+            self.stdout.write(table(("ID", "STATUS", "SECONDS", "RESULT"), rows))
         _tell_end(end, totals)
 
 
@@ -149,36 +151,31 @@ class _LiveLine:
 class LinesOutput:
     """Each entry as a line of JSON as it ends; the last line has the totals."""
 
-    def __init__(self, given_up: Callable[[], bool]) -> None:
-        self.broken = False
-        self._given_up = given_up
+    def __init__(self, stdout: StandardOutput, *, quiet: bool) -> None:
+        self.stdout = stdout
+        self._quiet = quiet
 
     def told(self, message: Accepted | Event) -> None:
         """Say where it is kept."""
-        if isinstance(message, Accepted):
-            streams.complain(f"session: {message.session_id}")
+        _tell_session(message, quiet=self._quiet)
 
     def entry(self, entry: JsonObject, totals: Totals) -> None:
         """Write an entry."""
         del totals
-        self._line(entry)
+        self.stdout.write(write_json(entry))
 
     def done(self, end: JsonObject, totals: Totals) -> None:
         """Write the totals."""
         _tell_end(end, totals)
-        self._line({"type": "totals", **end})
-
-    def _line(self, value: JsonObject) -> None:
-        if not self.broken:
-            self.broken = not streams.write_line(write_json(value), self._given_up)
+        self.stdout.write(write_json({"type": "totals", **end}))
 
 
 class JsonOutput(LinesOutput):
     """One object at the end, with every entry in the order of the tasks."""
 
-    def __init__(self, given_up: Callable[[], bool]) -> None:
-        super().__init__(given_up)
-        self.order: list[str] = []
+    def __init__(self, stdout: StandardOutput, order: Sequence[str], *, quiet: bool) -> None:
+        super().__init__(stdout, quiet=quiet)
+        self._order = order
         self._entries: dict[str, JsonObject] = {}
 
     def entry(self, entry: JsonObject, totals: Totals) -> None:
@@ -189,7 +186,13 @@ class JsonOutput(LinesOutput):
     def done(self, end: JsonObject, totals: Totals) -> None:
         """Write the object."""
         _tell_end(end, totals)
-        self._line({**end, "results": [self._entries[one] for one in self.order if one in self._entries]})
+        results = [self._entries[one] for one in self._order if one in self._entries]
+        self.stdout.write(write_json({**end, "results": results}))
+
+
+def _tell_session(message: Accepted | Event, *, quiet: bool) -> None:
+    if isinstance(message, Accepted) and not quiet:
+        streams.complain(f"session: {message.session_id}")
 
 
 def _tell_end(end: JsonObject, totals: Totals) -> None:

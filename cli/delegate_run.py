@@ -11,12 +11,13 @@ from fanjoin.cli import streams
 from fanjoin.cli.app import Start
 from fanjoin.cli.delegate_output import JsonOutput, LinesOutput, Output, OutputFile, TextOutput, Totals
 from fanjoin.cli.exit_codes import COMPLETED, FAILED, NO_DELEGATE_COMPLETED
+from fanjoin.cli.standard_output import StandardOutput
 from fanjoin.cli.table import table
 from fanjoin.cli.task_files import read_sources
 from fanjoin.cli.turn import end_of, with_local_model
 from fanjoin.client.depth import refuse_below_an_agent
 from fanjoin.client.earlier import Earlier, look_back
-from fanjoin.client.fan_out import Collector, Limits, settings_for, submission
+from fanjoin.client.fan_out import Collector, settings_for, submission
 from fanjoin.client.run import Job, Run
 from fanjoin.client.tasks import make_ready
 from fanjoin.client.workers import WorkerChoice, make_worker
@@ -72,25 +73,23 @@ class DelegateOptions(Struct, kw_only=True):
             toolsets=None if toolsets is None else tuple(filter(None, map(str.strip, toolsets.split(",")))),
             reasoning=self.reasoning,
             deadline=self.deadline,
+            timeout=self.timeout,
+            concurrency=self.concurrency,
+            max_failures=1 if self.fail_fast else self.max_failures,
             max_tokens_total=self.max_tokens_total,
             ignore_rules=self.ignore_rules,
             cwd=self.cwd,
             allow=self.allow or None,
         )
 
-    def limits(self) -> Limits:
-        """Return the limits of this run."""
-        failures = 1 if self.fail_fast else self.max_failures or 0
-        return Limits(concurrency=self.concurrency, timeout=self.timeout, max_failures=failures)
-
     def worker_choice(self) -> WorkerChoice:
         """Return what is said about the program that does the work."""
         return WorkerChoice(
-            command=self.worker or "",
-            preset=self.worker_preset or "",
-            output=self.worker_output or "",
-            result_key=self.result_key or "",
-            pass_names=self.worker_env,
+            worker=self.worker,
+            worker_preset=self.worker_preset,
+            worker_output=self.worker_output,
+            result_key=self.result_key,
+            worker_env=self.worker_env,
         )
 
     def kept(self) -> dict[str, Any]:
@@ -115,16 +114,20 @@ class _DelegateRun:
         self._options = options
         self._environ = environ
         self._home = self._core.home if self._core else prepare_home(home_from(environ))
-        self._output: Output = TextOutput(quiet=options.quiet, given_up=self._given_up)
-        if options.output_format == "jsonl":
-            self._output = LinesOutput(self._given_up)
-        if options.output_format == "json":
-            self._output = JsonOutput(self._given_up)
+        self._order: list[str] = []
+        self._output = self._output_for(options.output_format, StandardOutput(self._given_up))
         self._totals = Totals(0)
         self._file: OutputFile | None = None
         self._worktrees: Worktrees | None = None
         self._run: Run | None = None
         self._told_of_broken_output = False
+
+    def _output_for(self, output_format: str, stdout: StandardOutput) -> Output:
+        quiet = self._options.quiet
+        if output_format == "jsonl":
+            return LinesOutput(stdout, quiet=quiet)
+        kind = JsonOutput if output_format == "json" else TextOutput
+        return kind(stdout, self._order, quiet=quiet)
 
     def run(self) -> int:
         """Run it; whatever goes wrong is one message, one exit code, and the totals where they were asked for."""
@@ -144,7 +147,7 @@ class _DelegateRun:
         with self._interrupts.raising():
             sources = read_sources(options.goals, options.template, options.files)
         worker = make_worker(options.worker_choice(), self._environ)
-        resolved = settings_for(self._home, self._environ, options.turn_flags(), worker, options.limits())
+        resolved = settings_for(self._home, self._environ, options.turn_flags(), worker)
         for warning in resolved.warnings:
             streams.complain(f"warning: {warning}")
         tasks = make_ready(sources, resolved.turn)
@@ -154,8 +157,13 @@ class _DelegateRun:
         if options.dry_run:
             return _show_plan(tasks, todo, earlier)
         refuse_below_an_agent(resolved.turn, self._environ)
-        self._begin_output(tasks, todo, earlier)
-        return self._follow(todo, resolved) if todo else self._end("completed", self._code("completed"), None)
+        with ExitStack() as stack:
+            if options.worktree:
+                todo = self._with_worktrees(todo, resolved.turn.cwd, stack)
+            self._begin_output(tasks, todo, earlier)
+            return (
+                self._follow(todo, resolved, stack) if todo else self._end("completed", self._code("completed"), None)
+            )
 
     def _chosen(self, tasks: list[DirectTask], earlier: Earlier) -> list[DirectTask]:
         """Return the tasks to run."""
@@ -166,8 +174,7 @@ class _DelegateRun:
         """Open the outputs, and put what earlier runs completed into them."""
         if self._options.output is not None:
             self._file = OutputFile(self._options.output, self._options.files)
-        if isinstance(self._output, JsonOutput):
-            self._output.order = [task.task_id for task in tasks]
+        self._order.extend(task.task_id for task in tasks)
         self._totals = Totals(len(earlier.completed) + len(todo))
         for entry in earlier.completed.values():
             self._arrived({**entry, "resumed": True})
@@ -181,29 +188,25 @@ class _DelegateRun:
             self._file.add(entry)
         self._output.entry(entry, self._totals)
 
-    def _follow(self, todo: list[DirectTask], resolved: Resolved) -> int:
+    def _follow(self, todo: list[DirectTask], resolved: Resolved, stack: ExitStack) -> int:
         if self._core is None:
             raise UserError("A run needs its own process: use the fanjoin command, or python -m fanjoin.cli.")
         collector = Collector((task.task_id for task in todo), self._arrived)
-        with ExitStack() as stack:
-            settings = with_local_model(resolved, stack)
-            if self._options.worktree:
-                todo = self._with_worktrees(todo, settings.cwd, stack)
-            submit = submission(todo, settings, self._options.kept())
-            told = _Both(self._output, collector)
-            job = Job(request=submit, settings=resolved.supervisor)
-            self._run = run = Run(self._core, job, told, self._interrupted)
-            try:
-                done = run.follow(self._interrupts.raising())
-            finally:
-                run.close()
-            collector.fill(self._home, done.admission_id)
+        submit = submission(todo, with_local_model(resolved, stack), self._options.kept())
+        job = Job(request=submit, settings=resolved.supervisor)
+        self._run = run = Run(self._core, job, _Both(self._output, collector), self._interrupted)
+        try:
+            done = run.follow(self._interrupts.raising())
+        finally:
+            run.close()
+        collector.fill(self._home, done.admission_id)
         if resolved.auth_hint and self._totals.statuses["failed"]:
             streams.complain(resolved.auth_hint)
         return self._finish(done)
 
     def _with_worktrees(self, todo: list[DirectTask], cwd: str, stack: ExitStack) -> list[DirectTask]:
-        worktrees = Worktrees(cwd, Path(self._home))
+        ours = [*self._options.files, *filter(None, [self._options.output])]
+        worktrees = Worktrees(cwd, Path(self._home), ours)
         ready = worktrees.make(todo, again=self._options.resume or self._options.retry_failed)
         self._worktrees = worktrees
         stack.callback(worktrees.close)
@@ -218,7 +221,7 @@ class _DelegateRun:
     def _code(self, status: str, *, recorded: bool = True) -> int:
         if self._interrupts.first is not None:
             return self._interrupts.exit_code()
-        if not recorded or (self._file is not None and self._file.problem):
+        if not recorded or self._output.stdout.problem or (self._file is not None and self._file.problem):
             return FAILED
         return COMPLETED if status == "completed" and self._totals.all_completed else NO_DELEGATE_COMPLETED
 
@@ -235,7 +238,7 @@ class _DelegateRun:
         if self._file is not None:
             self._file.add({"type": "totals", **end})
         self._output.done(end, self._totals)
-        return code
+        return FAILED if self._output.stdout.problem and code == COMPLETED else code
 
     def _given_up(self) -> bool:
         """Say whether a signal asked for the end, so that a reader that is stuck is not waited for."""
@@ -246,7 +249,7 @@ class _DelegateRun:
         now = self._interrupts.take()
         if now is not None:
             return CancelTurn(now=now)
-        if self._output.broken and not self._told_of_broken_output:
+        if self._output.stdout.broken and not self._told_of_broken_output:
             self._told_of_broken_output = True
             return CancelTurn(reason="viewer_lost")
         return None

@@ -1,20 +1,26 @@
 """``fanjoin loadtest``: what agent traffic does to a model server, and what this machine does under it."""
 
 import ipaddress
+import math
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import click
 import msgspec
+from msgspec import Struct
 
 from fanjoin.cli import streams
 from fanjoin.cli.app import Start
 from fanjoin.cli.exit_codes import COMPLETED, FAILED, NO_DELEGATE_COMPLETED
-from fanjoin.cli.signals import InterruptedRunError
-from fanjoin.cli.table import table
+from fanjoin.cli.loadtest_text import level_text
+from fanjoin.cli.signals import InterruptedRunError, Interrupts
+from fanjoin.cli.standard_output import StandardOutput
 from fanjoin.client import load_scenario as read
-from fanjoin.client.load_stats import FIGURES, PARTS, QUANTILES, Level, figures, missed
+from fanjoin.client.load_scenario import Plan
+from fanjoin.client.load_stats import FIGURES, Level, Seen, figures, missed
+from fanjoin.ipc.config_kinds import UnexpectedValueError, expectation, url
 from fanjoin.ipc.errors import UserError
 
 
@@ -68,17 +74,11 @@ def loadtest_command(  # noqa: PLR0913 - its flags
     Exit code: 0 done, 1 a goal of --slo was missed or the check at the end found something, 2 usage, 4 no delegate
     completed, 130 and 143 after SIGINT and SIGTERM.
     """
-    if bool(endpoint) == synthetic:
-        raise UserError("Give --endpoint URL or --synthetic, one of the two. Nothing was run.")
-    if endpoint and (faults or token_rate or read.seconds(latency)):
-        raise UserError("--latency, --token-rate and --fault belong to --synthetic. Nothing was run.")
-    if endpoint and not model:
-        raise UserError("--endpoint needs the name of its model: -m NAME. Nothing was run.")
+    for_synthetic = bool(faults or token_rate or read.seconds(latency))
+    endpoint = _checked_endpoint(endpoint or "", model, synthetic=synthetic, for_synthetic=for_synthetic)
     goals = read.parse_goals(slo, FIGURES)
-    from fanjoin.cli.loadtest_run import Plan, run_levels
-
     plan = Plan(
-        endpoint=endpoint or "",
+        endpoint=endpoint,
         model=model,
         api_key_env=api_key_env,
         delegations=delegations,
@@ -86,7 +86,7 @@ def loadtest_command(  # noqa: PLR0913 - its flags
         arrival=read.parse_arrival(arrival),
         scenario=read.parse_scenario(scenario),
         latency=read.seconds(latency),
-        token_rate=token_rate,
+        token_rate=_finite(token_rate),
         faults=read.parse_faults(faults),
         timeout=read.seconds(timeout),
         seed=seed,
@@ -95,24 +95,53 @@ def loadtest_command(  # noqa: PLR0913 - its flags
         _require_writable(file)
     if endpoint and not yes and not is_loopback(endpoint):
         _ask(endpoint, delegations * len(plan.levels))
-    start.interrupts.listen()
-    try:
-        with start.interrupts.raising():
-            seen = run_levels(plan, os.environ)
-    except InterruptedRunError:
-        streams.complain("interrupted; everything that ran was ended, and there are no figures")
-        return start.interrupts.exit_code()
-    levels = [figures(one) for one in seen]
-    misses = [f"concurrency {level.concurrency}: {text}" for level in levels for text in missed(level, goals)]
-    told = {"plan": msgspec.to_builtins(plan), "levels": msgspec.to_builtins(levels), "missed": misses}
-    if json_file:
-        json_file.write_bytes(msgspec.json.format(msgspec.json.encode(told)) + b"\n")
-    if report:
-        from fanjoin.cli.loadtest_report import page
+    return _carry_out(start.interrupts, plan, goals, Files(json_file, report))
 
-        report.write_text(page(told["plan"], seen, levels, misses), encoding="utf-8", newline="\n")
-    streams.write_line(text_of(levels, misses))
-    return _code(levels, misses)
+
+class Files(Struct, frozen=True):
+    """Where figures go besides standard output."""
+
+    figures: Path | None
+    report: Path | None
+
+    def write(self, plan: Plan, seen: list[Seen], levels: list[Level], misses: list[str]) -> bool:
+        """Write them, and say whether that could be done."""
+        told = {"plan": msgspec.to_builtins(plan), "levels": msgspec.to_builtins(levels), "missed": misses}
+        done = [True]
+        if self.figures:
+            done.append(_written(self.figures, msgspec.json.format(msgspec.json.encode(told)) + b"\n"))
+        if self.report:
+            from fanjoin.cli.loadtest_report import page
+
+            done.append(_written(self.report, page(told["plan"], seen, levels, misses).encode()))
+        return all(done)
+
+
+def _carry_out(interrupts: Interrupts, plan: Plan, goals: Sequence[read.Goal], files: Files) -> int:
+    """Run every level, tell its figures when it ends, and return the exit code."""
+    from fanjoin.cli.loadtest_run import run_levels
+
+    stdout = StandardOutput(lambda: interrupts.first is not None)
+    seen: list[Seen] = []
+    levels: list[Level] = []
+
+    def ended(one: Seen) -> None:
+        seen.append(one)
+        levels.append(figures(one))
+        stdout.write(level_text(levels[-1]) + "\n")
+
+    interrupts.listen()
+    try:
+        with interrupts.raising():
+            run_levels(plan, os.environ, ended)
+    except InterruptedRunError:
+        streams.complain("interrupted; everything that ran was ended, and there are no figures of it")
+        return interrupts.exit_code()
+    misses = [f"concurrency {level.concurrency}: {text}" for level in levels for text in missed(level, goals)]
+    for text in misses:
+        stdout.write(f"missed: {text}")
+    written = files.write(plan, seen, levels, misses)
+    return _code(levels, misses) if written and not stdout.problem else FAILED
 
 
 def _code(levels: list[Level], misses: list[str]) -> int:
@@ -138,64 +167,40 @@ def _ask(endpoint: str, delegations: int) -> None:
     click.confirm(f"{what} Go on?", abort=True, err=True)
 
 
+def _checked_endpoint(endpoint: str, model: str, *, synthetic: bool, for_synthetic: bool) -> str:
+    """Return the endpoint's URL in its plain form, empty for the synthetic provider."""
+    if bool(endpoint) == synthetic:
+        raise UserError("Give --endpoint URL or --synthetic, one of the two. Nothing was run.")
+    if synthetic:
+        return ""
+    if for_synthetic:
+        raise UserError("--latency, --token-rate and --fault belong to --synthetic. Nothing was run.")
+    if not model:
+        raise UserError("--endpoint needs the name of its model: -m NAME. Nothing was run.")
+    try:
+        return url(endpoint)
+    except UnexpectedValueError as error:
+        raise UserError(f"--endpoint: {expectation(error, endpoint)}. Nothing was run.") from error
+
+
+def _finite(token_rate: float) -> float:
+    if not math.isfinite(token_rate):
+        raise UserError(f"--token-rate {token_rate}: this must be a number of words a second. Nothing was run.")
+    return token_rate
+
+
+def _written(path: Path, data: bytes) -> bool:
+    """Write a file, or say why that cannot be: the figures on standard output are true all the same."""
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        streams.complain(f"{path} could not be written: {error.strerror}.")
+        return False
+    return True
+
+
 def _require_writable(path: Path) -> None:
     try:
         path.open("a", encoding="utf-8").close()
     except OSError as error:
         raise UserError(f"{path} cannot be written: {error.strerror}. Nothing was run.") from error
-
-
-def text_of(levels: list[Level], misses: list[str]) -> str:
-    """Return what a person reads: the figures of each level, and what was missed."""
-    parts = [_level_text(level) for level in levels]
-    verdict = [f"missed: {text}" for text in misses]
-    return "\n\n".join([*parts, *(["\n".join(verdict)] if verdict else [])])
-
-
-def _level_text(level: Level) -> str:
-    rates = (
-        f"{level.delegations_per_second:.2f} delegations/s, {level.steps_per_second:.2f} steps/s, "
-        f"{level.output_tokens_per_second:.0f} output tokens/s"
-    )
-    lines = [
-        f"concurrency {level.concurrency}: {level.delegations} delegations in {level.seconds:.2f} s: {rates}",
-        f"tokens: {level.input_tokens} in ({level.cached_tokens} cached), {level.output_tokens} out",
-        f"outcomes: {_counts(level.statuses)}; failures: {_counts(level.failures) or 'none'}",
-        f"requests: {level.requests}; errors: {_counts(level.request_errors) or 'none'}",
-        _resources_text(level),
-        table(("LATENCY", "COUNT", *QUANTILES), [_row(part, level.latency[part]) for part in PARTS]),
-    ]
-    if level.generator_limit:
-        lines.append(f"The load test was itself the limit: {level.generator_limit}. Take the figures with care.")
-    lines += [f"wrong at the end: {text}" for text in level.wrong]
-    if not level.wrong:
-        lines.append("check: one receipt for each delegation, no process left")
-    return "\n".join(lines)
-
-
-def _row(part: str, values: dict[str, float]) -> tuple[str, ...]:
-    return (part, f"{values['count']:.0f}", *(shown(values.get(name)) for name in QUANTILES))
-
-
-def shown(seconds: float | None) -> str:
-    """Return a latency as a person reads it."""
-    if seconds is None:
-        return "-"
-    return f"{seconds * 1000:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
-
-
-def _counts(counts: dict[str, int]) -> str:
-    return ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
-
-
-def _resources_text(level: Level) -> str:
-    used = level.resources
-    cpu = "unknown" if level.cpu_per_delegation is None else f"{level.cpu_per_delegation * 1000:.0f} ms"
-    return (
-        f"CPU per delegation: {cpu}; memory ({used.memory_kind}): {_megabytes(used.child_memory)} the largest child, "
-        f"{_megabytes(used.peak_memory)} all at their peak"
-    )
-
-
-def _megabytes(size: int | None) -> str:
-    return "unknown" if size is None else f"{size / 1e6:.1f} MB"

@@ -5,23 +5,22 @@ import random
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from fanjoin.cli.loadtest_relay import Hooks, Relay
 from fanjoin.client.core_process import CoreProcess
 from fanjoin.client.depth import refuse_below_an_agent
-from fanjoin.client.fan_out import Limits, settings_for, submission
+from fanjoin.client.fan_out import settings_for, submission
 from fanjoin.client.hub import Hub
 from fanjoin.client.load_drive import drive, fates, plan_for, sizes, tasks_of, write_parts
 from fanjoin.client.load_record import MARK, check, processes, read_delegations, unfinished
-from fanjoin.client.load_scenario import Scenario, poisson
+from fanjoin.client.load_scenario import Plan, Scenario, poisson
 from fanjoin.client.load_stats import FanOut, Resources, Seen
 from fanjoin.client.load_usage import Watch
 from fanjoin.client.local_model import EmbeddedProvider, start_provider
@@ -36,23 +35,6 @@ from fanjoin.ipc.settings import SupervisorSettings, TurnSettings
 
 _SETTLE_SECONDS = 10.0
 _LOOK_SECONDS = 0.02
-
-
-class Plan(Struct, frozen=True, kw_only=True):
-    """What to run. ``endpoint`` empty: the synthetic provider with this latency and rate; ``arrival`` 0: closed."""
-
-    endpoint: str
-    model: str
-    api_key_env: str | None
-    delegations: int
-    levels: list[int]
-    arrival: float
-    scenario: Scenario
-    latency: float
-    token_rate: float
-    faults: dict[str, float]
-    timeout: float
-    seed: int
 
 
 class _Traffic(Hooks):
@@ -89,8 +71,8 @@ def _kill(home: Path, mark: str) -> None:
         time.sleep(_LOOK_SECONDS)
 
 
-def run_levels(plan: Plan, environ: Mapping[str, str]) -> list[Seen]:
-    """Run every level and return what was seen.
+def run_levels(plan: Plan, environ: Mapping[str, str], ended: Callable[[Seen], None]) -> None:
+    """Run every level, and tell what was seen as each one ends.
 
     Raises:
         UserError, RunError: the endpoint is not configured, or a process could not be started.
@@ -98,7 +80,8 @@ def run_levels(plan: Plan, environ: Mapping[str, str]) -> list[Seen]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fanjoin-load-")))
         test = _Test(plan, environ, folder, stack)
-        return [test.level(concurrency) for concurrency in plan.levels]
+        for concurrency in plan.levels:
+            ended(test.level(concurrency))
 
 
 class _Test:
@@ -113,6 +96,7 @@ class _Test:
         write_parts(self._work, plan.scenario)
         self._source = random.Random(plan.seed)  # noqa: S311 - arrivals are no secret
         self._numbers = count(1)
+        self._committed: dict[str, float] = {}
         self._provider = None if plan.endpoint else stack.enter_context(self._start_provider())
         self._target = plan.endpoint or (self._provider.url if self._provider else "")
         self._traffic = _Traffic(plan.scenario, random.Random(plan.seed))  # noqa: S311 - nor are delays
@@ -155,7 +139,7 @@ class _Test:
             began=before.began,
             ended=ended,
             fan_outs=fan_outs,
-            delegations=read_delegations(home, fan_outs),
+            delegations=read_delegations(home, fan_outs, self._committed),
             calls=self._relay.take(),
             resources=replace(resources, peak_memory=watch.peak or None, child_memory=watch.largest(children)),
             wrong=[*check(home, self._plan.delegations), *(one.error for one in fan_outs if one.error)],
@@ -171,26 +155,28 @@ class _Test:
             toolsets=("files",),
             ignore_rules=True,
             cwd=str(self._work),
+            concurrency=concurrency,
+            timeout=plan.timeout,
         )
         environ = self._environ if plan.endpoint else {}
-        turn = settings_for(home, environ, flags, None, Limits(concurrency=concurrency, timeout=plan.timeout)).turn
+        turn = settings_for(home, environ, flags).turn
         refuse_below_an_agent(turn, self._environ)
         through = replace(turn.delegate_endpoint, base_url=self._relay.url)
         return replace(turn, endpoint=through, delegate_endpoint=through)
 
+    def _told(self, message: Accepted | Event) -> None:
+        """Note when a receipt was committed; everything else is read from the records at the end."""
+        if isinstance(message, Event) and message.name == "delegation.completed":
+            self._committed[message.data["entry"]["receipt_id"]] = message.data["committed_at"]
+
     def _drive(self, hub: Hub, settings: TurnSettings, fan_outs: list[FanOut], concurrency: int) -> None:
         def start(fan_out: FanOut) -> "Future[TurnDone]":
             tasks = make_ready(read_tasks(tasks_of(fan_out, self._plan.scenario)), settings)
-            return hub.submit(submission(tasks, settings, {}), _ignore).future
+            return hub.submit(submission(tasks, settings, {}), self._told).future
 
         rate, slots = self._plan.arrival, -(-concurrency // self._plan.scenario.fanout)
         dues = poisson(rate, len(fan_outs), lambda: self._source.expovariate(1.0)) if rate else []
         drive(fan_outs, dues, slots, start)
-
-
-def _ignore(message: Accepted | Event) -> None:
-    """Take what is told on the way: everything is read from the records at the end."""
-    del message
 
 
 def _settle(home: Path) -> None:

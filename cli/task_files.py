@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,7 +45,12 @@ def from_file(name: str) -> list[Source]:
     data = _read_stdin() if name == "-" else _read(Path(name), "The task file")
     where = "standard input" if name == "-" else clean(name)
     text = data.decode("utf-8-sig", "replace")
-    return list(_from_yaml(text, where) if Path(name).suffix.lower() in _YAML else _from_lines(text, where))
+    return list(_from_list(text, where) if _is_list(Path(name).suffix.lower(), text) else _from_lines(text, where))
+
+
+def _is_list(suffix: str, text: str) -> bool:
+    """Say whether a file is one document: YAML, of which a list in JSON is a part."""
+    return suffix in _YAML or (suffix == ".json" and text.lstrip().startswith("["))
 
 
 def _from_lines(text: str, where: str) -> Iterator[Source]:
@@ -65,7 +71,7 @@ def _json(line: str, place: str) -> object:
         raise UserError(f"{place}: this line is not JSON ({error}). Nothing was run.") from error
 
 
-def _from_yaml(text: str, where: str) -> Iterator[Source]:
+def _from_list(text: str, where: str) -> Iterator[Source]:
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         if isinstance(root, yaml.MappingNode):
@@ -73,13 +79,16 @@ def _from_yaml(text: str, where: str) -> Iterator[Source]:
             root = named["tasks"] if list(named) == ["tasks"] else root
         if not isinstance(root, yaml.SequenceNode):
             raise UserError(f"{where}: this must be a list of tasks, or `tasks:` with one. Nothing was run.")
+        on_line: Counter[int] = Counter()
         for node in root.value:
-            number = node.start_mark.line + 1
-            yield read_task(_value(node), f"{where}:{number}", str(number))
+            line = node.start_mark.line + 1
+            on_line[line] += 1
+            number = f"{line}" if on_line[line] == 1 else f"{line}.{on_line[line]}"
+            yield read_task(_value(node), f"{where}:{line}", number)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f"{where}:{mark.line + 1}" if mark else where
-        problem = getattr(error, "problem", None) or "it cannot be understood"
+        problem = getattr(error, "problem", None) or getattr(error, "reason", "it cannot be understood")
         raise UserError(f"{place}: this is not valid YAML: {problem}. Nothing was run.") from error
     except RecursionError as error:
         raise UserError(f"{where}: it is nested too deeply. Nothing was run.") from error

@@ -8,17 +8,19 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self, TypedDict, Unpack, overload
 
+import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from fanjoin.client.core_process import CoreProcess
 from fanjoin.client.depth import refuse_below_an_agent
 from fanjoin.client.earlier import Earlier, look_back
-from fanjoin.client.fan_out import Collector, Failure, Limits, Result, result_of, settings_for, submission
+from fanjoin.client.fan_out import Collector, Failure, Result, result_of, settings_for, submission
 from fanjoin.client.hub import Call, Hub
 from fanjoin.client.tasks import Task, make_ready, read_tasks
 from fanjoin.client.workers import WorkerChoice, make_worker
-from fanjoin.ipc.config import Flags, with_local_server
+from fanjoin.ipc.config import Flags, checked_flags, with_local_server
+from fanjoin.ipc.errors import UserError
 from fanjoin.ipc.messages import DirectTask, JsonObject, TurnDone
 from fanjoin.ipc.paths import home_from, prepare_home
 from fanjoin.ipc.settings import TurnSettings
@@ -149,8 +151,7 @@ class Delegator:
         named = options.get("home")
         self._home = prepare_home(Path(named).absolute() if named else home_from(environ))
         worker = make_worker(_worker_choice(options), environ)
-        limits = Limits(concurrency=options.get("concurrency"), timeout=options.get("timeout"))
-        resolved = settings_for(self._home, environ, _flags(options), worker, limits)
+        resolved = settings_for(self._home, environ, _flags(options), worker)
         refuse_below_an_agent(resolved.turn, environ)
         self._settings = resolved.turn
         with ExitStack() as stack:
@@ -185,11 +186,7 @@ class Delegator:
         _refuse_unknown(options, CallOptions)
         if self._hub is None:
             raise RuntimeError("A Delegator is used inside its block: with Delegator() as delegator: ...")
-        settings = replace(
-            self._settings,
-            deadline_seconds=options.get("deadline", self._settings.deadline_seconds),
-            max_failures=options.get("max_failures", 0),
-        )
+        settings = replace(self._settings, **checked_flags(_flags(options)))
         ready = make_ready(read_tasks(tasks), settings)
         earlier = look_back(self._home, ready) if options.get("resume") else Earlier()
         return _Running(self._hub, self._home, settings, ready, earlier, options.get("on_result"))
@@ -259,33 +256,29 @@ class _Running:
 
 def _parted(options: AllOptions) -> tuple[Options, CallOptions]:
     _refuse_unknown(options, AllOptions)
-    common = {name: value for name, value in options.items() if name in Options.__annotations__}
-    call = {name: value for name, value in options.items() if name not in Options.__annotations__}
+    common = {name: value for name, value in options.items() if name in Options.__optional_keys__}
+    call = {name: value for name, value in options.items() if name in CallOptions.__optional_keys__}
     return Options(**common), CallOptions(**call)  # type: ignore[typeddict-item]  # parted by name just now
 
 
 def _refuse_unknown(options: Mapping[str, Any], known: type) -> None:
-    names = {
-        name
-        for one in (known, Options, CallOptions)
-        if one is known or known is AllOptions
-        for name in one.__annotations__
-    }
+    names: frozenset[str] = known.__optional_keys__  # type: ignore[attr-defined]  # it is a TypedDict, none required
     for name in options:
         if name not in names:
             raise TypeError(f"{name!r} is no option; there are: {', '.join(sorted(names))}")
 
 
-def _flags(options: Options) -> Flags:
-    names = set(Flags.__struct_fields__) & options.keys()
-    return Flags(**{name: value for name, value in options.items() if name in names})  # type: ignore[arg-type]
+def _flags(options: Options | CallOptions) -> Flags:
+    return Flags(**_of(Flags, options))
 
 
 def _worker_choice(options: Options) -> WorkerChoice:
-    return WorkerChoice(
-        command=options.get("worker", ""),
-        preset=options.get("worker_preset", ""),
-        output=options.get("worker_output", ""),
-        result_key=options.get("result_key", ""),
-        pass_names=tuple(options.get("worker_env", ())),
-    )
+    try:
+        return msgspec.convert(_of(WorkerChoice, options), WorkerChoice)
+    except msgspec.ValidationError as error:
+        raise UserError(f"What is said of the worker cannot be: {error}. Nothing was run.") from error
+
+
+def _of(kind: type[Struct], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that are members of a struct."""
+    return {name: value for name, value in options.items() if name in kind.__struct_fields__}

@@ -22,14 +22,6 @@ _PROGRAM = "program:"
 """What stands for a URL where no model is asked."""
 
 
-class Limits(Struct, frozen=True, kw_only=True):
-    """What a fan-out may be told besides the configuration; None is what it is not told. Times in seconds."""
-
-    concurrency: int | None = None
-    timeout: float | None = None
-    max_failures: int = 0
-
-
 class Failure(Struct, frozen=True, kw_only=True):
     """Why a task did not complete."""
 
@@ -73,9 +65,7 @@ def result_of(entry: JsonObject) -> Result:
     return msgspec.convert({**entry, "entry": entry}, Result)
 
 
-def settings_for(
-    home: Path, environ: Mapping[str, str], flags: Flags, worker: Worker | None, limits: Limits
-) -> Resolved:
+def settings_for(home: Path, environ: Mapping[str, str], flags: Flags, worker: Worker | None = None) -> Resolved:
     """Return what a fan-out runs with. A program as the worker needs no model endpoint.
 
     Raises:
@@ -88,24 +78,17 @@ def settings_for(
         if worker is None:
             raise
         resolved = resolve(config, {}, replace(flags, base_url=_NOWHERE, model="none", provider="custom"))
-    return replace(resolved, turn=_adapted(resolved.turn, worker, limits))
+    return resolved if worker is None else replace(resolved, turn=_for_program(resolved.turn, worker))
 
 
-def _adapted(turn: TurnSettings, worker: Worker | None, limits: Limits) -> TurnSettings:
-    changed: dict[str, Any] = {}
-    if limits.concurrency is not None:
-        changed["max_concurrent_children"] = limits.concurrency
-    if limits.timeout is not None:
-        changed["child_timeout_seconds"] = limits.timeout
-    if worker is not None:
-        # A program's silence says nothing: many print once, at their end. And it is asked, not a model.
-        changed["stall_seconds"] = 0.0
-        program = Endpoint(base_url=_PROGRAM, model=Path(worker.command[0]).name)
-        turn = replace(turn, endpoint=program, delegate_endpoint=program)
-    return replace(turn, limits=replace(turn.limits, **changed), worker=worker, max_failures=limits.max_failures)
+def _for_program(turn: TurnSettings, worker: Worker) -> TurnSettings:
+    """Return the settings for a program, which is asked instead of a model."""
+    program = Endpoint(base_url=_PROGRAM, model=Path(worker.command[0]).name)
+    limits = replace(turn.limits, stall_seconds=0.0)  # silence says nothing: many print once, at their end
+    return replace(turn, endpoint=program, delegate_endpoint=program, limits=limits, worker=worker)
 
 
-def submission(tasks: list[DirectTask], settings: TurnSettings, told: Mapping[str, Any], title: str = "") -> Submit:
+def submission(tasks: list[DirectTask], settings: TurnSettings, told: Mapping[str, Any]) -> Submit:
     """Return the turn that runs the tasks; ``told`` are the flags to keep with it, without any value that is secret."""
     digest = hashlib.sha256("".join(task.digest for task in tasks).encode()).hexdigest()
     given = {"count": len(tasks), "sha256": digest}
@@ -118,7 +101,7 @@ def submission(tasks: list[DirectTask], settings: TurnSettings, told: Mapping[st
         payload_json=msgspec.json.encode(clean_tree(payload)).decode(),
         settings=settings,
         source="delegate",
-        title=clean(title or tasks[0].goal[:80]),
+        title=clean(tasks[0].goal[:80]),
         tasks=tasks,
     )
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -13,7 +14,8 @@ from fanjoin.ipc.platform import process_start
 
 MARK = re.compile(r"load-(\d+)-(\d+)\.")
 _SQL = """
-    SELECT d.goal, d.transcript_path, a.intended_at, r.written_at, r.status, r.reason, r.steps, r.usage_total
+    SELECT d.goal, d.receipt_id, d.transcript_path, a.intended_at, r.written_at,
+        r.status, r.reason, r.steps, r.usage_total
     FROM delegations AS d
     LEFT JOIN attempts AS a ON a.receipt_id = d.receipt_id AND a.number = 1
     LEFT JOIN receipts AS r ON r.receipt_id = d.receipt_id
@@ -22,16 +24,22 @@ _SQL = """
 _TAIL_BYTES = 65_536
 
 
-def read_delegations(home: Path, fan_outs: list[FanOut]) -> list[Delegation]:
-    """Return every delegate of a home whose goal carries a mark of these fan-outs."""
+def read_delegations(home: Path, fan_outs: list[FanOut], committed: Mapping[str, float]) -> list[Delegation]:
+    """Return every delegate of a home.
+
+    Args:
+        home: the home that the fan-outs ran under.
+        fan_outs: whose marks the goals carry.
+        committed: when each receipt was committed, as far as that was told; of others it is known when it was decided.
+    """
     due = {fan_out.number: fan_out.due for fan_out in fan_outs}
     with open_readonly(home) as connection:
         rows = connection.execute(_SQL).fetchall() if connection is not None else []
-    return [_delegation(row, due) for row in rows]
+    return [_delegation(row, due, committed) for row in rows]
 
 
-def _delegation(row: tuple[object, ...], due: dict[int, float]) -> Delegation:
-    goal, transcript, launched, written, status, reason, steps, used = row
+def _delegation(row: tuple[object, ...], due: dict[int, float], committed: Mapping[str, float]) -> Delegation:
+    goal, receipt_id, transcript, launched, written, status, reason, steps, used = row
     found = MARK.search(str(goal))
     join = int(found[1]) if found else -1
     usage = msgspec.json.decode(str(used), type=Usage) if used else Usage()
@@ -41,7 +49,7 @@ def _delegation(row: tuple[object, ...], due: dict[int, float]) -> Delegation:
         due=due.get(join, 0.0),
         launched=_number(launched),
         result=_end_of(Path(str(transcript))),
-        written=_number(written),
+        committed=committed.get(str(receipt_id), _number(written)),
         status=str(status or ""),
         reason=str(reason or ""),
         steps=int(_number(steps)),

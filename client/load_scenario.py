@@ -39,6 +39,23 @@ class Scenario(Struct, frozen=True, kw_only=True):
     output: int = 100
 
 
+class Plan(Struct, frozen=True, kw_only=True):
+    """What to run. ``endpoint`` empty: the synthetic provider with this latency and rate; ``arrival`` 0: closed."""
+
+    endpoint: str
+    model: str
+    api_key_env: str | None
+    delegations: int
+    levels: list[int]
+    arrival: float
+    scenario: Scenario
+    latency: float
+    token_rate: float
+    faults: dict[str, float]
+    timeout: float
+    seed: int
+
+
 class Goal(Struct, frozen=True, kw_only=True):
     """What one figure may be at most: seconds, or for ``failed`` a share of all."""
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from http import HTTPStatus
 
 from msgspec import Struct, field
 
@@ -36,7 +37,7 @@ class Delegation(Struct, kw_only=True):
     due: float
     launched: float = 0.0
     result: float = 0.0
-    written: float = 0.0
+    committed: float = 0.0
     status: str = ""
     reason: str = ""
     steps: int = 0
@@ -124,7 +125,7 @@ def latencies(seen: Seen) -> dict[str, list[float]]:
         asked[call.mark] = min(call.arrived, asked.get(call.mark, call.arrived))
     last: dict[int, float] = {}
     for one in seen.delegations:
-        last[one.join] = max(one.written, last.get(one.join, 0.0))
+        last[one.join] = max(one.committed, last.get(one.join, 0.0))
     known = [one for one in seen.delegations if one.launched]
     joined = [fan_out for fan_out in seen.fan_outs if fan_out.joined]
     found = {
@@ -132,7 +133,7 @@ def latencies(seen: Seen) -> dict[str, list[float]]:
         "launch": [asked[one.mark] - one.launched for one in known if one.mark in asked],
         "ttft": [call.first - call.sent for call in seen.calls if call.first],
         "between": [gap for call in seen.calls for gap in call.gaps],
-        "receipt": [one.written - one.result for one in seen.delegations if one.result and one.written],
+        "receipt": [one.committed - one.result for one in seen.delegations if one.result and one.committed],
         "joining": [one.joined - last[one.number] for one in joined if last.get(one.number)],
         "join": [one.joined - one.due for one in joined],
     }
@@ -171,7 +172,7 @@ def figures(seen: Seen) -> Level:
 
 
 def _error(call: Call) -> str:
-    return call.error or (f"http {call.status}" if call.status >= 400 else "")  # noqa: PLR2004 - HTTP's first error
+    return call.error or (f"http {call.status}" if call.status not in {0, HTTPStatus.OK} else "")
 
 
 def generator_limit(resources: Resources) -> str:

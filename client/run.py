@@ -163,6 +163,8 @@ class Run:
 
     def _lost(self, what: str) -> FanjoinError:
         resume = f"fanjoin chat --resume {self.session_id}" if self.session_id else "the same command"
+        if isinstance(self._request, Submit) and self._request.tasks:
+            resume = "the same command with --resume, which runs what did not complete"
         return OwnerLostError(
             f"{what}; this run has no answer. Receipts of delegates that had ended are kept "
             f"(fanjoin receipts list). Go on with: {resume}\nThe supervisor's log is {self._core.log}."

@@ -8,13 +8,17 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from fanjoin.ipc.errors import UserError
+from fanjoin.ipc.json_schema import schema_problem
 from fanjoin.ipc.messages import DirectTask, JsonObject
 from fanjoin.ipc.settings import TurnSettings
 from fanjoin.ipc.text import clean, clean_tree, clip
 
 OUR_VARIABLES = "FANJOIN_"
+_ID_LETTERS = 4096
+"""As many as a path has at most."""
 
 
 class Task(Struct, kw_only=True, omit_defaults=True):
@@ -77,12 +81,14 @@ def read_tasks(values: Iterable[str | Task | Mapping[str, Any]]) -> list[Source]
     """
     if isinstance(values, str | Mapping | Task):
         values = [values]
-    return [
-        _checked(Source(value, f"task {number}", str(number)))
-        if isinstance(value, Task)
-        else read_task(dict(value) if isinstance(value, Mapping) else value, f"task {number}", str(number))
-        for number, value in enumerate(values, start=1)
-    ]
+    return [read_task(_plain(value), f"task {number}", str(number)) for number, value in enumerate(values, start=1)]
+
+
+def _plain(value: object) -> object:
+    """Return a task as JSON would have it: a struct's members have not been checked by anybody."""
+    if isinstance(value, Task):
+        return asdict(value)
+    return dict(value) if isinstance(value, Mapping) else value
 
 
 def _checked(source: Source) -> Source:
@@ -91,8 +97,12 @@ def _checked(source: Source) -> Source:
         raise UserError(f"{where}: the goal is blank. Nothing was run.")
     if not 0 <= task.timeout < float("inf"):
         raise UserError(f"{where}: timeout must be a number of seconds, 0 or more. Nothing was run.")
+    if len(task.id) > _ID_LETTERS:
+        raise UserError(f"{where}: the id is longer than {_ID_LETTERS} letters. Nothing was run.")
     if task.id and not task.id.isprintable():
         raise UserError(f"{where}: the id {task.id!r} has letters that cannot be printed. Nothing was run.")
+    if task.output_schema is not None and (problem := schema_problem(task.output_schema)):
+        raise UserError(f"{where}: the output_schema is no JSON Schema: {problem}. Nothing was run.")
     for name in task.env:
         if not name or "=" in name or "\0" in name + task.env[name] or name.upper().startswith(OUR_VARIABLES):
             raise UserError(f"{where}: {name!r} cannot be set in env. Nothing was run.")

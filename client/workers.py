@@ -31,43 +31,58 @@ PRESETS = {
 
 
 class WorkerChoice(Struct, frozen=True, kw_only=True):
-    """What a user says about the program that does the work.
+    """What a user says about the program that does the work, by the names of the flags; None is what is not said.
 
-    ``command`` is its command line, which is split like a shell does but never given to one, or its argument list;
-    ``preset`` the name of a known program instead. ``output`` says how its standard output is read (``OUTPUTS``) and
-    ``result_key`` which member of its JSON is the result; empty for the preset's own, or text. ``pass_names`` are
-    names or globs of variables that it sees besides the usual ones.
+    ``worker`` is its command line, which is split like a shell does but never given to one, or its argument list;
+    ``worker_preset`` the name of a known program instead. ``worker_output`` says how its standard output is read
+    (``OUTPUTS``) and ``result_key`` which member of its JSON is the result; None for the preset's own, or text.
+    ``worker_env`` are names or globs of variables that it sees besides the usual ones.
     """
 
-    command: str | tuple[str, ...] = ""
-    preset: str = ""
-    output: str = ""
-    result_key: str = ""
-    pass_names: tuple[str, ...] = ()
+    worker: str | tuple[str, ...] | None = None
+    worker_preset: str | None = None
+    worker_output: str | None = None
+    result_key: str | None = None
+    worker_env: tuple[str, ...] = ()
 
 
 def make_worker(choice: WorkerChoice, environ: Mapping[str, str] = os.environ) -> Worker | None:
     """Return the program that does the work, with its variables from ``environ``; None when none is asked for.
 
     Raises:
-        UserError: both or an unknown one are given, or the program is not there.
+        UserError: both or an unknown one are given, something is said of none, or the program is not there.
     """
-    if choice.command and choice.preset:
-        raise UserError("A worker and a worker preset were given. Nothing was run. Give one of the two.")
-    if choice.output and choice.output not in OUTPUTS:
-        raise UserError(f"The worker output {choice.output!r} is not known: {', '.join(OUTPUTS)}. Nothing was run.")
-    if not choice.command and not choice.preset:
-        return None
-    known = PRESETS.get(choice.preset) if choice.preset else Worker(command=split(choice.command))
+    known = _known(choice)
     if known is None:
-        raise UserError(f"The preset {choice.preset!r} is not known: {', '.join(PRESETS)}. Nothing was run.")
+        return None
+    output = choice.worker_output or known.output
+    if output not in OUTPUTS:
+        raise UserError(f"The worker output {output!r} is not known: {', '.join(OUTPUTS)}. Nothing was run.")
+    if choice.result_key and output == "text":
+        raise UserError("A result key names a member of JSON, and the worker output is text. Nothing was run.")
     return Worker(
         command=(_program(known.command[0], environ), *known.command[1:]),
-        env={name: value for name, value in environ.items() if _matches(name, choice.pass_names)},
-        output=choice.output or known.output,
+        env={name: value for name, value in environ.items() if _matches(name, choice.worker_env)},
+        output=output,
         result_key=choice.result_key or known.result_key,
         context_first=known.context_first,
     )
+
+
+def _known(choice: WorkerChoice) -> Worker | None:
+    """Return the program without what depends on this machine."""
+    if choice.worker is not None and choice.worker_preset is not None:
+        raise UserError("A worker and a worker preset were given. Nothing was run. Give one of the two.")
+    if choice.worker is not None:
+        return Worker(command=split(choice.worker))
+    if choice.worker_preset is not None:
+        if choice.worker_preset not in PRESETS:
+            known = ", ".join(PRESETS)
+            raise UserError(f"The preset {choice.worker_preset!r} is not known: {known}. Nothing was run.")
+        return PRESETS[choice.worker_preset]
+    if choice != WorkerChoice():
+        raise UserError("A worker's output, result key or variables were given, but no worker. Nothing was run.")
+    return None
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from fanjoin.ipc import config_endpoints as endpoints
 from fanjoin.ipc.config_endpoints import NotConfiguredError
 from fanjoin.ipc.config_file import Config, Located, load_config
-from fanjoin.ipc.config_layers import Flags, Layer, Setting, layers, merged
+from fanjoin.ipc.config_layers import Flags, Layer, Setting, checked_flags, layers, merged
 from fanjoin.ipc.config_schema import KEYS
 from fanjoin.ipc.endpoint_rules import LOCAL_URL, Choice, api_mode_of
 from fanjoin.ipc.environment import tool_environment
@@ -38,6 +38,7 @@ __all__ = [
     "NotConfiguredError",
     "Origin",
     "Resolved",
+    "checked_flags",
     "load_config",
     "origins_of",
     "resolve",

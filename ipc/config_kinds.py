@@ -100,8 +100,6 @@ def toolsets(value: object) -> tuple[str, ...]:
     """Accept names of toolsets."""
     given = names(value)
     unknown = [name for name in given if name not in TOOLSETS]
-    if "web" in unknown:
-        raise UnexpectedValueError(f"only toolsets that there are ({', '.join(TOOLSETS)}); web is not built yet")
     if unknown:
         raise UnexpectedValueError(f"names of toolsets ({', '.join(TOOLSETS)})")
     return given

@@ -9,6 +9,7 @@ from fanjoin.ipc.config_file import Config
 from fanjoin.ipc.config_kinds import UnexpectedValueError, expectation
 from fanjoin.ipc.config_schema import KEYS, Key
 from fanjoin.ipc.errors import UserError
+from fanjoin.ipc.settings import TurnSettings
 
 _OPTIONS = {"cwd": "-C"}
 """Flags whose option is not two dashes and the flag's name."""
@@ -25,6 +26,9 @@ class Flags(Struct, frozen=True, kw_only=True):
     max_turns: int | None = None
     reasoning: str | None = None
     deadline: float | None = None
+    timeout: float | None = None
+    concurrency: int | None = None
+    max_failures: int | None = None
     max_tokens_total: int | None = None
     ignore_rules: bool | None = None
     cwd: str | None = None
@@ -70,6 +74,16 @@ def merged(stack: Mapping[str, Layer]) -> Layer:
     for layer in reversed(list(stack.values())):
         result.update(layer)
     return result
+
+
+def checked_flags(flags: Flags) -> dict[str, Any]:
+    """Return the members of ``TurnSettings`` that flags alone give.
+
+    Raises:
+        UserError: one of them holds a value that cannot be.
+    """
+    given = ((KEYS[name], setting.value) for name, setting in _from_flags(flags))
+    return {key.field: value for key, value in given if key.target is TurnSettings}
 
 
 def _from_flags(flags: Flags) -> Iterator[tuple[str, Setting]]:

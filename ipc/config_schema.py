@@ -46,8 +46,8 @@ def _defaults(target: type[Struct]) -> dict[str, object]:
     return dict(zip(target.__struct_fields__[-len(defaults) :], defaults, strict=True))
 
 
-def _limit(name: str, check: kind.Kind) -> Key:
-    return Key(kind=check, target=DelegationLimits, field=name)
+def _limit(name: str, check: kind.Kind, flag: str = "") -> Key:
+    return Key(kind=check, target=DelegationLimits, field=name, flag=flag)
 
 
 def _model_limit(name: str) -> Key:
@@ -77,12 +77,12 @@ ROUTE_FIELDS = {
 }
 DELEGATION_KEYS = {
     "delegation.toolsets": Key(kind=kind.toolsets),
-    "delegation.max_concurrent_children": _limit("max_concurrent_children", kind.whole(1)),
+    "delegation.max_concurrent_children": _limit("max_concurrent_children", kind.whole(1), "concurrency"),
     "delegation.max_tasks": _limit("max_tasks", kind.whole(1)),
     "delegation.max_total_children": _limit("max_total_children", kind.whole(1)),
     "delegation.max_spawn_depth": _limit("max_spawn_depth", kind.whole(1, 16)),
     "delegation.max_iterations": _limit("max_iterations", kind.whole(1)),
-    "delegation.child_timeout_seconds": _limit("child_timeout_seconds", kind.seconds()),
+    "delegation.child_timeout_seconds": _limit("child_timeout_seconds", kind.seconds(), "timeout"),
     "delegation.stall_seconds": _limit("stall_seconds", kind.seconds()),
     "delegation.cancel_grace_seconds": _limit("cancel_grace_seconds", kind.seconds()),
     "delegation.max_summary_chars": _limit("max_summary_chars", kind.whole(1)),
@@ -133,11 +133,15 @@ KEYS: dict[str, Key] = {
     "approvals.mode": Key(kind=kind.choice("ask", "allow", "deny"), target=ApprovalSettings, field="mode"),
     "approvals.allow": Key(kind=kind.patterns, target=ApprovalSettings, field="allow"),
     "approvals.deny": Key(kind=kind.patterns, target=ApprovalSettings, field="deny"),
+    "approvals.private_hosts": Key(kind=kind.names, target=ApprovalSettings, field="private_hosts"),
     **{name: Key(kind=kind.truth, fallback=False) for name in NOT_BUILT},
     "cwd": Key(kind=kind.path, flag="cwd", variable="FANJOIN_CWD", in_file=False),
     "deadline": Key(kind=kind.seconds(), target=TurnSettings, field="deadline_seconds", flag="deadline", in_file=False),
     "max_tokens_total": Key(
         kind=kind.whole(0), target=TurnSettings, field="max_tokens_total", flag="max_tokens_total", in_file=False
+    ),
+    "max_failures": Key(
+        kind=kind.whole(0), target=TurnSettings, field="max_failures", flag="max_failures", in_file=False
     ),
     "ignore_rules": Key(kind=kind.truth, target=TurnSettings, field="ignore_rules", flag="ignore_rules", in_file=False),
     "allow": Key(kind=kind.patterns, target=TurnSettings, field="allow", flag="allow", in_file=False),

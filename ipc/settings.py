@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from fanjoin.ipc.text import mask_secret
 
-TOOLSETS = ("delegation", "files", "terminal")
+TOOLSETS = ("delegation", "files", "terminal", "web")
 """The toolsets that there are."""
 
 
@@ -80,11 +80,15 @@ class TerminalSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ApprovalSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What tools may do without asking: ``allow`` and ``deny`` are patterns, and a deny counts more."""
+    """What tools may do without asking: ``allow`` and ``deny`` are patterns, and a deny counts more.
+
+    ``private_hosts`` are those with an address inside of this machine or its network that pages may be fetched from.
+    """
 
     mode: Literal["ask", "allow", "deny"] = "ask"
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
+    private_hosts: tuple[str, ...] = ()
 
 
 class Price(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -1,10 +1,19 @@
-"""Fixtures of all tests that run the whole program: a provider, and a home whose processes end with the test."""
+"""Fixtures of all tests that run the whole program: a provider, and a home whose processes end with the test.
+
+It also says what the machine lacks of what tests can use and do not require.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from real_browser import find_browser
 from run_support import Home, Provider
+
+
+def pytest_report_header() -> str:
+    """Say whether pages are opened in a real browser."""
+    return f"browser: {find_browser() or 'none is installed, so pages are parsed and not opened'}"
 
 
 @pytest.fixture(scope="session")

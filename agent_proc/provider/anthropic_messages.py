@@ -2,8 +2,8 @@
 
 from fanjoin.agent_proc.http import Http
 from fanjoin.agent_proc.provider.anthropic_form import as_conversation, as_system, as_tools
-from fanjoin.agent_proc.provider.client import OnDelta
-from fanjoin.agent_proc.provider.exchange import Exchange
+from fanjoin.agent_proc.provider.client import NO_TERMS, OnDelta, Terms
+from fanjoin.agent_proc.provider.exchange import Exchange, place_of
 from fanjoin.agent_proc.provider.failure import from_error_object
 from fanjoin.agent_proc.provider.reading import Reading
 from fanjoin.agent_proc.provider.refusals import Refusals
@@ -33,21 +33,15 @@ class AnthropicMessages:
         endpoint: the model and its key.
         http: the way to it.
         refusals: what the endpoint is known to refuse.
-        max_output_tokens: the limit of one reply; 0 for ``MAX_TOKENS``.
-        shared_prefix: what the system prompts of sibling agents begin with; the server is asked to cache it.
+        terms: what its requests have in common.
     """
 
     def __init__(
-        self,
-        endpoint: Endpoint,
-        http: Http,
-        refusals: Refusals | None = None,
-        max_output_tokens: int = 0,
-        shared_prefix: str = "",
+        self, endpoint: Endpoint, http: Http, refusals: Refusals | None = None, terms: Terms = NO_TERMS
     ) -> None:
         self._endpoint = endpoint
-        self._limit = max_output_tokens or MAX_TOKENS
-        self._shared = shared_prefix
+        self._terms = terms
+        self._limit = terms.max_output_tokens or MAX_TOKENS
         self.refusals = refusals or Refusals()
         headers = {"anthropic-version": _VERSION}
         if endpoint.api_key:
@@ -70,13 +64,16 @@ class AnthropicMessages:
 
     def _question(self, messages: list[JsonObject], tools: list[JsonObject], refused: frozenset[str]) -> JsonObject:
         body: JsonObject = {"model": self._endpoint.model, "max_tokens": self._limit}
-        system = as_system(messages, self._shared)
+        system = as_system(messages, self._terms.shared_prefix)
         if system:
             body["system"] = system
         body["messages"] = as_conversation(messages)
-        if tools:
-            body["tools"] = as_tools(tools)
         body |= self._thinking(refused)
+        if tools and "tools" not in refused:
+            body["tools"] = as_tools(tools)
+        elif self._terms.output_schema is not None:  # as in the other APIs, not beside tools
+            form = {"type": "json_schema", "schema": self._terms.output_schema}
+            body["output_config"] = {**body.get("output_config", {}), "format": form}
         body["stream"] = True
         return {name: value for name, value in body.items() if name not in refused - {"thinking", "max_tokens"}}
 
@@ -94,8 +91,8 @@ class AnthropicMessages:
 
 def _url(base_url: str) -> str:
     """Return where messages go; as in the vendor's own clients, a base URL may end before or after ``/v1``."""
-    base = base_url.rstrip("/").removesuffix("/messages")
-    return f"{base}/messages" if base.endswith("/v1") else f"{base}/v1/messages"
+    is_versioned = base_url.rstrip("/").endswith(("/v1", "/messages"))
+    return place_of(base_url, "/messages" if is_versioned else "/v1/messages")
 
 
 class MessageReading(Reading):
@@ -126,9 +123,12 @@ class MessageReading(Reading):
 
     def plain(self, value: JsonObject) -> bool:
         """Take a whole reply; False when it is none of this format."""
-        if not isinstance(value.get("content"), list):
+        content = value.get("content")
+        if isinstance(content, str):
+            content = [{"type": "text", "text": content}]
+        if not isinstance(content, list):
             return False
-        for index, block in enumerate(objects_of(value["content"])):
+        for index, block in enumerate(objects_of(content)):
             self._begin(index, block)
         self._count(value.get("usage"))
         self._end(value.get("stop_reason"))
@@ -171,8 +171,11 @@ class MessageReading(Reading):
         self.reply.finish_reason = _FINISHES.get(word, word) or self.reply.finish_reason
 
     def _count(self, usage: object) -> None:
-        """Take token counts; those of a stream's end replace those of its beginning."""
-        self._counts |= {name: number for name, number in object_of(usage).items() if number is not None}
+        """Take token counts; those of a stream's end replace those of its beginning, where there are any.
+
+        Some servers know the input only at the beginning, others only at the end, and send 0 at the other place.
+        """
+        self._counts |= {name: number for name, number in object_of(usage).items() if number}
         read, written = (count(self._counts.get(f"cache_{kind}_input_tokens")) for kind in ("read", "creation"))
         self.reply.usage = Usage(
             input_tokens=count(self._counts.get("input_tokens")) + read + written,

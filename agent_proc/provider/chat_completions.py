@@ -1,10 +1,10 @@
 """The chat-completions API: what is asked, and what its replies mean."""
 
-from typing import Any
-
 from fanjoin.agent_proc.http import Http
-from fanjoin.agent_proc.provider.client import OnDelta
-from fanjoin.agent_proc.provider.exchange import Exchange
+from fanjoin.agent_proc.provider.chat_form import as_messages, as_thought
+from fanjoin.agent_proc.provider.client import NO_TERMS, OnDelta, Terms
+from fanjoin.agent_proc.provider.exchange import Exchange, place_of
+from fanjoin.agent_proc.provider.failure import from_error_object
 from fanjoin.agent_proc.provider.reading import Reading
 from fanjoin.agent_proc.provider.refusals import Refusals
 from fanjoin.agent_proc.provider.reply import Reply, count, object_of, objects_of, text_of
@@ -18,8 +18,9 @@ _FINISHES = {
     "max_tokens": "length",
     "max_output_tokens": "length",
     "model_length": "length",
-    "content-filter": "content_filter",
-    "safety": "content_filter",
+    **dict.fromkeys(("content-filter", "safety", "sensitive", "prohibited_content", "blocklist"), "content_filter"),
+    **dict.fromkeys(("eos", "eos_token", "end_turn", "stop_sequence", "complete"), "stop"),
+    **dict.fromkeys(("insufficient_system_resource", "network_error", "abort"), "error"),
     "null": "",
     "none": "",
 }
@@ -33,24 +34,17 @@ class ChatCompletions:
         endpoint: the model and its key.
         http: the way to it.
         refusals: what the endpoint is known to refuse.
-        max_output_tokens: the limit of one reply; 0 leaves it to the server.
-        output_schema: what the answer has to be valid against, if anything.
+        terms: what its requests have in common.
     """
 
     def __init__(
-        self,
-        endpoint: Endpoint,
-        http: Http,
-        refusals: Refusals | None = None,
-        max_output_tokens: int = 0,
-        output_schema: JsonObject | None = None,
+        self, endpoint: Endpoint, http: Http, refusals: Refusals | None = None, terms: Terms = NO_TERMS
     ) -> None:
         self._endpoint = endpoint
-        self._limit = max_output_tokens
-        self._schema = output_schema
+        self._terms = terms
         self.refusals = refusals or Refusals()
         headers = {"authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
-        url = f"{endpoint.base_url.rstrip('/')}/chat/completions"
+        url = place_of(endpoint.base_url, "/chat/completions")
         self._exchange = Exchange(http, url, endpoint.api_key, headers, self.refusals)
 
     def complete(self, messages: list[JsonObject], tools: list[JsonObject], on_delta: OnDelta) -> Reply:
@@ -68,16 +62,18 @@ class ChatCompletions:
         self._exchange.close()
 
     def _question(self, messages: list[JsonObject], tools: list[JsonObject], refused: frozenset[str]) -> JsonObject:
-        body: JsonObject = {"model": self._endpoint.model, "messages": messages}
+        body: JsonObject = {"model": self._endpoint.model, "messages": as_messages(messages)}
         if tools and "tools" not in refused:
             body |= {"tools": tools, "parallel_tool_calls": True}
-        elif self._schema is not None:  # beside tools, some servers would answer at once instead of calling any
-            body["response_format"] = {"type": "json_schema", "json_schema": named(self._schema)}
+        elif (
+            self._terms.output_schema is not None
+        ):  # beside tools, some servers would answer at once instead of calling any
+            body["response_format"] = {"type": "json_schema", "json_schema": named(self._terms.output_schema)}
         if self._endpoint.reasoning_effort:
             body["reasoning_effort"] = self._endpoint.reasoning_effort
         limit = next((name for name in _LIMIT_NAMES if name not in refused), None)
-        if self._limit and limit:
-            body[limit] = self._limit
+        if self._terms.max_output_tokens and limit:
+            body[limit] = self._terms.max_output_tokens
         body |= {"stream": True, "stream_options": {"include_usage": True}}
         if "stream" in refused:
             del body["stream_options"]
@@ -90,6 +86,8 @@ class ChatReading(Reading):
     def __init__(self, on_delta: OnDelta) -> None:
         super().__init__(on_delta)
         self._counted = False
+        self._reasoning: list[str] | None = None
+        self._details: list[JsonObject] = []
 
     @property
     def satisfied(self) -> bool:
@@ -107,18 +105,31 @@ class ChatReading(Reading):
         self._chunk(value, "message")
         return True
 
+    def close(self) -> None:
+        """Keep what the server wants back with its tool calls."""
+        extras = self.reply.call_extras
+        thought = as_thought(self._reasoning, self._details, extras) if extras else None
+        if thought is not None:
+            self.reply.thoughts.append(thought)
+
     def _chunk(self, value: JsonObject, key: str) -> None:
         choice = next(iter(objects_of(value.get("choices"))), {})
-        self._counted = self._usage(value.get("usage")) and not choice
+        if choice.get("error"):
+            raise from_error_object(choice)
+        # Groq counts in a member of its own, Moonshot inside of the choice.
+        usage = value.get("usage") or object_of(value.get("x_groq")).get("usage") or choice.get("usage")
+        self._counted = self._usage(usage) and not choice
         self._message(object_of(choice.get(key) or choice.get("delta") or choice.get("message")))
         finish = text_of(choice.get("finish_reason")).lower()
         self.reply.finish_reason = _FINISHES.get(finish, finish) or self.reply.finish_reason
 
     def _message(self, message: JsonObject) -> None:
-        thought = text_of(message.get("reasoning_content")) or text_of(message.get("reasoning"))
-        if thought:
-            self.add_reasoning(thought)
-        self.add_text(_content(message.get("content")))
+        self._think(message)
+        for part in _parts(message.get("content")):
+            thought = _text(part.get("thinking"))
+            if thought:
+                self.add_reasoning(thought)
+            self.add_text(text_of(part.get("text")))
         refusal = text_of(message.get("refusal"))
         if refusal:
             self.reply.refusals.append(refusal)
@@ -126,6 +137,18 @@ class ChatReading(Reading):
         for index, call in enumerate(calls):
             # Whole calls side by side carry no index of their own.
             self.reply.add_call(call if "index" in call or len(calls) == 1 else {**call, "index": index})
+
+    def _think(self, message: JsonObject) -> None:
+        details = objects_of(message.get("reasoning_details"))
+        self._details += details
+        content = message.get("reasoning_content")
+        if isinstance(content, str):
+            self._reasoning = self._reasoning or []
+            self._reasoning.append(content)
+        named = text_of(content) or text_of(message.get("reasoning"))
+        thought = named or "".join(text_of(detail.get("text")) or text_of(detail.get("summary")) for detail in details)
+        if thought:
+            self.add_reasoning(thought)
 
     def _usage(self, value: object) -> bool:
         usage = read_usage(value)
@@ -144,12 +167,21 @@ def read_usage(value: object) -> Usage | None:
     return Usage(
         input_tokens=count(value.get("prompt_tokens")),
         output_tokens=count(value.get("completion_tokens")),
-        cached_tokens=count(object_of(value.get("prompt_tokens_details")).get("cached_tokens")),
+        cached_tokens=count(_cached(value)),
     )
 
 
-def _content(value: Any) -> str:
-    """Return the text of a ``content``: a string, or a list of parts."""
-    if isinstance(value, list):
-        return "".join(text_of(part.get("text")) for part in objects_of(value))
-    return text_of(value)
+def _cached(usage: JsonObject) -> object:
+    """Return the number of cached tokens; DeepSeek and Moonshot have names of their own for it."""
+    details = object_of(usage.get("prompt_tokens_details"))
+    return details.get("cached_tokens") or usage.get("prompt_cache_hit_tokens") or usage.get("cached_tokens")
+
+
+def _parts(content: object) -> list[JsonObject]:
+    """Return the parts of a ``content``: a list of them, or a text."""
+    return objects_of(content) if isinstance(content, list) else [{"text": content}]
+
+
+def _text(content: object) -> str:
+    """Return the text of a content; Mistral puts parts into its part for thoughts."""
+    return "".join(text_of(part.get("text")) for part in _parts(content))

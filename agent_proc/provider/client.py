@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from msgspec import Struct
+
 from fanjoin.agent_proc.provider.failure import ProviderError
 from fanjoin.agent_proc.provider.reply import Reply
 from fanjoin.agent_proc.provider.retry import LONGEST_WAIT, TRIES, asked_wait, wait_before
@@ -12,6 +14,21 @@ from fanjoin.ipc.messages import JsonObject
 
 OnDelta = Callable[[str], None]
 """Takes each piece of the answer's text as it arrives; an empty one means that something else moved."""
+
+
+class Terms(Struct, frozen=True, kw_only=True):
+    """What all requests of an agent have in common.
+
+    ``max_output_tokens`` is the limit of one reply, 0 leaves it to the server; ``output_schema`` is what the answer has
+    to be valid against, if anything; ``shared_prefix`` is what the system prompts of sibling agents begin with.
+    """
+
+    max_output_tokens: int = 0
+    output_schema: JsonObject | None = None
+    shared_prefix: str = ""
+
+
+NO_TERMS = Terms()
 
 
 class ModelClient(Protocol):

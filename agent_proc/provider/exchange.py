@@ -78,6 +78,11 @@ class Exchange:
         raise ProviderError("bad_request", f"{self._url} redirects again and again; correct the base URL.")
 
 
+def place_of(base_url: str, path: str) -> str:
+    """Return where questions go: below the base URL, or at it when it names the whole place."""
+    return base_url.rstrip("/").removesuffix(path) + path
+
+
 def _target(response: Response, url: str) -> str:
     """Return where a redirect leads, empty when the response is none.
 

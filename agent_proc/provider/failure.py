@@ -4,6 +4,7 @@ Reasons: ``rate_limit``, ``auth``, ``billing``, ``bad_request``, ``model_not_fou
 ``server_error``, ``network``, ``invalid_response``, ``empty_response`` and ``content_filter``.
 """
 
+import re
 from typing import Any
 
 from fanjoin.agent_proc import jsontext
@@ -27,19 +28,24 @@ _SERVER_SIDE = range(500, 600)
 _OVERFLOW_STATUSES = frozenset({0, 400, 413, 422, 500})
 _OVERFLOW = (
     *("context_length_exceeded", "exceed_context_size", "context length", "context window", "maximum context"),
-    *("context size", "prompt is too long", "too many input tokens"),
+    *("context size", "context limit", "contextwindowexceeded", "prompt is too long", "input is too long"),
+    *("too many input tokens", "input token count", "model token limit", "maximum model length"),
+    *("maximum prompt length", "exceeds max length"),
 )
 _BILLING_STATUSES = frozenset({0, 403, 429})
 _BILLING = ("insufficient_quota", "billing", "insufficient credit", "insufficient balance")
 _NO_CREDIT = "credit balance is too low"  # Anthropic says it with status 400
+_RETRY_DELAY = re.compile(rb'"retryDelay":\s*"(\d+(?:\.\d+)?)s"')
+"""How long Google asks to wait, in the body alone."""
 _WORDS = (
     ("content_filter", ("content_filter", "content_policy", "content management policy")),
-    ("model_not_found", ("model_not_found", "not_found_error")),
+    ("model_not_found", ("model_not_found", "not_found_error", "invalid_model", "invalid model", "not a valid model")),
+    ("model_not_found", ("model not exist", "model_decommissioned")),
     ("rate_limit", ("rate_limit", "rate limit", "too many requests")),
     ("server_error", ("overloaded_error", "api_error", "server_error")),
-    ("auth", ("authentication", "invalid_api_key", "permission_error")),
+    ("auth", ("authentication", "invalid_api_key", "api key not valid", "permission_error")),
     ("context_overflow", ("request_too_large",)),
-    ("bad_request", ("invalid_request", "invalid_prompt")),
+    ("bad_request", ("invalid_request", "invalid_prompt", "unexpected endpoint")),
 )
 
 
@@ -73,13 +79,11 @@ class ProviderError(Exception):
 
 def from_status(status: int, body: bytes, retry_after: str | None) -> ProviderError:
     """Return the failure of a reply whose status is not 200."""
-    try:
-        value = jsontext.read(body)
-    except ValueError:
-        value = None
-    text, words = _describe(value, body)
+    text, words = _describe(_json(body), body)
     message = f"The provider answered HTTP {status}: {text}" if text else f"The provider answered HTTP {status}."
-    failure = ProviderError(_reason(status, words), message, retry_after=retry_after, status=status)
+    delay = _RETRY_DELAY.search(body)
+    wait = retry_after or (delay[1].decode() if delay else None)
+    failure = ProviderError(_reason(status, words), message, retry_after=wait, status=status)
     failure.words = words
     return failure
 
@@ -106,7 +110,26 @@ def _describe(value: object, body: bytes) -> tuple[str, str]:
         error = {"message": error}
     message = next((_text(error[key]) for key in ("message", "detail") if error.get(key)), "")
     words = " ".join([*(_text(error.get(key) or "") for key in ("code", "type", "param")), message])
-    return clip(clean(message or jsontext.write(value)), MESSAGE_CHARACTERS), clean(words.lower())
+    upstream, more = _upstream(error.get("metadata"))
+    text = " ".join(filter(None, (message or jsontext.write(value), upstream)))
+    return clip(clean(text), MESSAGE_CHARACTERS), clean(f"{words} {more}".strip().lower())
+
+
+def _upstream(metadata: object) -> tuple[str, str]:
+    """Return the same of what the server behind a router said; the router itself only says that it failed."""
+    raw = metadata.get("raw") if isinstance(metadata, dict) else None
+    if not raw:
+        return "", ""
+    body = _text(raw).encode("utf-8", "replace")
+    return _describe(_json(body), body)
+
+
+def _json(body: bytes) -> object:
+    """Return the value of a body, None when it is no JSON."""
+    try:
+        return jsontext.read(body)
+    except ValueError:
+        return None
 
 
 def _text(value: object) -> str:

@@ -9,11 +9,12 @@ from fanjoin.agent_proc.provider.client import OnDelta
 from fanjoin.agent_proc.provider.failure import ProviderError, from_error_object, from_status
 from fanjoin.agent_proc.provider.reply import Reply, ReplyBuilder
 from fanjoin.agent_proc.provider.sse import EventReader
-from fanjoin.agent_proc.provider.thinking import ThinkingFilter
+from fanjoin.agent_proc.provider.thinking import ThinkingFilter, split_unopened
 from fanjoin.ipc.messages import JsonObject
 from fanjoin.ipc.text import clean, clip
 
 _OK = 200
+_SUCCESS = range(200, 300)  # frameworks answer a POST with 201 unless they are told not to
 _ERROR_BYTES = 64 << 10
 _REPLY_BYTES = 128 << 20
 _REFUSAL_CHARACTERS = 600
@@ -49,13 +50,16 @@ class Reading(ABC):
     def plain(self, value: JsonObject) -> bool:
         """Take a whole reply; False when it is none of this format."""
 
+    def close(self) -> None:  # noqa: B027 - most formats hold nothing
+        """Take in what was held until the end of the body."""
+
     def read(self, response: Response) -> Reply:
         """Return the reply that a response holds.
 
         Raises:
             ProviderError: it holds a failure, breaks off, or is not what a model API answers.
         """
-        if response.status != _OK:
+        if response.status not in _SUCCESS:
             raise from_status(response.status, response.read(_ERROR_BYTES), response.headers.get("retry-after"))
         try:
             self._read_body(response.chunks())
@@ -63,10 +67,14 @@ class Reading(ABC):
             # A finished answer stays one, however its connection ended.
             if not self.reply.finish_reason:
                 raise
+        self.close()
         self._pass_on(self._thinking.close())
         for thought in self._thinking.thoughts:
             self.reply.add_reasoning(thought)
-        return self._checked(self.reply.build())
+        reply = self.reply.build()
+        unopened, reply.text = split_unopened(reply.text)
+        reply.reasoning += unopened
+        return self._checked(reply)
 
     def add_text(self, text: str) -> None:
         """Take a piece of the answer, in which a model may think aloud."""

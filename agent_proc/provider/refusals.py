@@ -12,7 +12,7 @@ from fanjoin.ipc.messages import JsonObject
 TOOLS = "tools"
 _DISPENSABLE = (
     *("stream_options", "parallel_tool_calls", "max_tokens", "max_completion_tokens", "include", "thinking"),
-    *("response_format", "text", "stream", TOOLS),
+    *("response_format", "output_config", "text", "stream", TOOLS),
 )
 """From the most to the least telling name, so that ``stream_options`` is not taken for ``stream``."""
 _STATUSES = frozenset({400, 404, 422, 500, 501})
@@ -20,15 +20,16 @@ _NEVER = frozenset({"context_overflow", "auth", "billing", "content_filter", "ra
 _COMPLAINT = re.compile(
     r"unsupported|not? (?:be )?support|n't support|found that support|not implemented|requires|must be verified"
     r"|unknown|unrecogni[sz]ed|unexpected|unavailable|not permitted|not allowed"
-    r"|extra_forbidden|extra fields|additional propert|invalid schema|failed to parse grammar"
+    r"|extra_forbidden|extra fields|additional ?propert|invalid schema|failed to parse grammar"
 )
 _PLAIN_COMPLAINT = re.compile(r"unsupported|not? (?:be )?support|n't support|not implemented|requires")
 """What counts when the server calls it an error of its own, which may be about anything."""
-_FORM = re.compile(r"response.?format|text\.format|json.?schema|structured|grammar")
+_FORM = re.compile(r"response.?(?:format|schema)|output_config|text\.format|json.?schema|structured|grammar")
 _NAMED = {
     "stream": re.compile(r"\bstream(?:ing)?\b"),
     TOOLS: re.compile(r"\btools?\b(?!\[)|function calling|tool[ _]choice"),
     "response_format": _FORM,
+    "output_config": _FORM,
     "text": _FORM,
     "include": re.compile(r"encrypted.content|parameter:? '?include"),
 }

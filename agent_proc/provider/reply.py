@@ -50,6 +50,17 @@ class _OpenCall:
         self.id = ""
         self.name = ""
         self.arguments: list[str] = []
+        self.extra: JsonObject = {}
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its arguments are a complete object, so that no further piece can belong to them."""
+        if not self.arguments or not self.arguments[-1].rstrip().endswith("}"):
+            return False
+        try:
+            return isinstance(jsontext.read("".join(self.arguments)), dict)
+        except ValueError:
+            return False
 
     def add(self, call_id: str, name: str, arguments: str) -> None:
         self.id = self.id or call_id
@@ -87,7 +98,14 @@ class ReplyBuilder:
         """Add a piece of a tool call, to the call that it belongs to."""
         function = object_of(piece.get("function"))
         call_id, name = text_of(piece.get("id")), text_of(function.get("name"))
-        self._call_for(piece.get("index"), call_id, name).add(call_id, name, _arguments(function.get("arguments")))
+        call = self._call_for(piece.get("index"), call_id, name)
+        call.add(call_id, name, _arguments(function.get("arguments")))
+        call.extra |= object_of(piece.get("extra_content"))
+
+    @property
+    def call_extras(self) -> list[JsonObject]:
+        """What the server said of each call beside the API, empty where it was nothing."""
+        return [call.extra for call in self._calls]
 
     def build(self) -> Reply:
         """Return the reply as far as it came."""
@@ -105,8 +123,8 @@ class ReplyBuilder:
     def _call_for(self, index: object, call_id: str, name: str) -> _OpenCall:
         """Return the call that a piece continues, or a new one.
 
-        Index and id decide together: some servers number every call 0, others give two calls one id. A piece with
-        neither id nor name continues the last call when its index is unknown.
+        Index and id decide together: some servers number every call 0, others give two calls one id, or each piece
+        of a call another one. Only a name begins a call where its index is taken or unknown.
         """
         same_index = [call for call in self._calls if call.index == index]
         if call_id:
@@ -115,8 +133,10 @@ class ReplyBuilder:
             found = same_index[-1] if same_index else None
         else:
             found = self._calls[-1] if self._calls and not (name and self._calls[-1].arguments) else None
-        if found is None and self._calls and not call_id and not name:
-            found = self._calls[-1]
+        if found is not None and name and not call_id and found.is_whole:
+            found = None
+        if found is None and not name:
+            found = _last(same_index) or (None if call_id else _last(self._calls))
         return found or self._open(index)
 
     def _open(self, index: object) -> _OpenCall:
@@ -142,6 +162,10 @@ def object_of(value: Any) -> JsonObject:
 def objects_of(value: Any) -> list[JsonObject]:
     """Return the objects of a list, none for whatever is no list."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _last(calls: list[_OpenCall]) -> _OpenCall | None:
+    return calls[-1] if calls else None
 
 
 def _arguments(value: object) -> str:

@@ -3,8 +3,8 @@
 from typing import Any
 
 from fanjoin.agent_proc.http import Http
-from fanjoin.agent_proc.provider.client import OnDelta
-from fanjoin.agent_proc.provider.exchange import Exchange
+from fanjoin.agent_proc.provider.client import NO_TERMS, OnDelta, Terms
+from fanjoin.agent_proc.provider.exchange import Exchange, place_of
 from fanjoin.agent_proc.provider.failure import from_error_object
 from fanjoin.agent_proc.provider.reading import Reading
 from fanjoin.agent_proc.provider.refusals import Refusals
@@ -14,7 +14,7 @@ from fanjoin.agent_proc.structured import named
 from fanjoin.ipc.messages import JsonObject, Usage
 from fanjoin.ipc.settings import Endpoint
 
-_CUT = {"max_output_tokens": "length", "content_filter": "content_filter"}
+_CUT = {"max_output_tokens": "length", "max_tokens": "length"}
 
 
 class Responses:
@@ -24,24 +24,17 @@ class Responses:
         endpoint: the model and its key.
         http: the way to it.
         refusals: what the endpoint is known to refuse.
-        max_output_tokens: the limit of one reply; 0 leaves it to the server.
-        output_schema: what the answer has to be valid against, if anything.
+        terms: what its requests have in common.
     """
 
     def __init__(
-        self,
-        endpoint: Endpoint,
-        http: Http,
-        refusals: Refusals | None = None,
-        max_output_tokens: int = 0,
-        output_schema: JsonObject | None = None,
+        self, endpoint: Endpoint, http: Http, refusals: Refusals | None = None, terms: Terms = NO_TERMS
     ) -> None:
         self._endpoint = endpoint
-        self._limit = max_output_tokens
-        self._schema = output_schema
+        self._terms = terms
         self.refusals = refusals or Refusals()
         headers = {"authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
-        url = endpoint.base_url.rstrip("/").removesuffix("/responses") + "/responses"
+        url = place_of(endpoint.base_url, "/responses")
         self._exchange = Exchange(http, url, endpoint.api_key, headers, self.refusals)
 
     def complete(self, messages: list[JsonObject], tools: list[JsonObject], on_delta: OnDelta) -> Reply:
@@ -65,48 +58,53 @@ class Responses:
             body["instructions"] = instructions
         if tools and "tools" not in refused:
             body |= {"tools": as_tools(tools), "parallel_tool_calls": True}
-        elif self._schema is not None:  # as in the chat-completions API, not beside tools
-            body["text"] = {"format": {"type": "json_schema", **named(self._schema)}}
+        elif self._terms.output_schema is not None:  # as in the chat-completions API, not beside tools
+            body["text"] = {"format": {"type": "json_schema", **named(self._terms.output_schema)}}
         effort = self._endpoint.reasoning_effort
         if effort:
             body["reasoning"] = {"effort": effort}
         if effort not in ("", "none"):
             # What the model thought has to be given back with its tool calls, and the server keeps nothing.
             body["include"] = ["reasoning.encrypted_content"]
-        if self._limit:
-            body["max_output_tokens"] = self._limit
+        if self._terms.max_output_tokens:
+            body["max_output_tokens"] = self._terms.max_output_tokens
         return {name: value for name, value in body.items() if name not in refused}
 
 
 class ResponseReading(Reading):
-    """Reads one response: output items by their index, each added, filled and done."""
+    """Reads one response: output items by their index, each added, filled and done.
+
+    The last event repeats everything. Whether a piece of it was heard before is judged by its kind alone, since
+    servers give an item other ids and indexes in the end than while it was streamed.
+    """
 
     def __init__(self, on_delta: OnDelta) -> None:
         super().__init__(on_delta)
         self._items: dict[Any, JsonObject] = {}
-        self._heard: set[object] = set()
+        self._heard: set[str] = set()
 
     def event(self, value: JsonObject) -> None:
         """Take one event of a stream."""
         key = value["output_index"] if "output_index" in value else value.get("item_id")
+        delta = text_of(value.get("delta"))
         match value.get("type"):
             case "response.output_text.delta":
-                self._heard |= {key, value.get("item_id")}
-                self.add_text(text_of(value.get("delta")))
+                self._heard.add("text")
+                self.add_text(delta)
             case "response.refusal.delta":
-                self._heard |= {key, value.get("item_id")}
-                self.reply.refusals.append(text_of(value.get("delta")))
+                self._heard.add("refusal")
+                self.reply.refusals.append(delta)
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
-                self._heard |= {key, value.get("item_id")}
-                self.add_reasoning(text_of(value.get("delta")))
-            case "response.output_item.added":
+                self._heard.add("reasoning")
+                self.add_reasoning(delta)
+            case "response.output_item.added" | "response.output_item.done":
                 self._items[key] = object_of(value.get("item"))
             case "response.function_call_arguments.delta":
                 item = self._items.setdefault(key, {"type": "function_call"})
-                item["arguments"] = text_of(item.get("arguments")) + text_of(value.get("delta"))
+                item["arguments"] = text_of(item.get("arguments")) + delta
                 self.add_text("")
-            case "response.output_item.done":
-                self._items[key] = object_of(value.get("item"))
+            case "response.function_call_arguments.done":
+                self._items.setdefault(key, {"type": "function_call"})["arguments"] = value.get("arguments")
             case "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled":
                 self._end(object_of(value.get("response")))
             case "error":
@@ -119,36 +117,43 @@ class ResponseReading(Reading):
         self._end(value)
         return True
 
+    def close(self) -> None:
+        """Take the items of a stream that ended without its last event."""
+        if self.done and not self.reply.finish_reason:
+            self._end({})
+
     def _end(self, response: JsonObject) -> None:
         """Take the last event, or a whole reply. It repeats all items; some servers leave them out there."""
         if response.get("error") or response.get("status") in ("failed", "cancelled"):
             raise from_error_object({"error": response.get("error") or f"the response {response.get('status')}"})
         items: dict[Any, JsonObject] = dict(enumerate(objects_of(response.get("output")))) or self._items
         for key, item in items.items():
-            self._item(key, item, heard=bool({key, item.get("id")} & self._heard - {None}))
+            self._item(key, item)
         self._count(object_of(response.get("usage")))
         cut = text_of(object_of(response.get("incomplete_details")).get("reason"))
         calls = any(item.get("type") == "function_call" for item in items.values())
         self.reply.finish_reason = _CUT.get(cut, cut) or ("tool_calls" if calls else "stop")
         self.done = True
 
-    def _item(self, key: object, item: JsonObject, *, heard: bool) -> None:
+    def _item(self, key: object, item: JsonObject) -> None:
         match item.get("type"):
             case "function_call":
                 function = {"name": item.get("name"), "arguments": item.get("arguments")}
                 call_id = item.get("call_id") or item.get("id")
                 self.reply.add_call({"index": key, "id": call_id, "function": function})
             case "reasoning":
-                self._reasoning(item, heard=heard)
-            case "message" if not heard:
-                for part in objects_of(item.get("content")):
-                    self.add_text(text_of(part.get("text")))
-                    self.reply.refusals.append(text_of(part.get("refusal")))
+                self._reasoning(item)
+            case "message":
+                for part in _parts(item.get("content")):
+                    if "text" not in self._heard:
+                        self.add_text(text_of(part.get("text")))
+                    if "refusal" not in self._heard:
+                        self.reply.refusals.append(text_of(part.get("refusal")))
 
-    def _reasoning(self, item: JsonObject, *, heard: bool) -> None:
+    def _reasoning(self, item: JsonObject) -> None:
         if item.get("encrypted_content"):
             self.reply.thoughts.append({name: item[name] for name in item if name != "status"})
-        if not heard:
+        if "reasoning" not in self._heard:
             for part in [*objects_of(item.get("summary")), *objects_of(item.get("content"))]:
                 self.add_reasoning(text_of(part.get("text")))
 
@@ -160,3 +165,8 @@ class ResponseReading(Reading):
         )
         details = object_of(usage.get("output_tokens_details"))
         self.reply.reasoning_tokens = count(details.get("reasoning_tokens"))
+
+
+def _parts(content: object) -> list[JsonObject]:
+    """Return the parts of a message; some servers send a text in their place."""
+    return objects_of(content) if isinstance(content, list) else [{"text": content}]

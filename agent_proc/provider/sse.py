@@ -1,6 +1,7 @@
 """Server-sent events, read as the bytes arrive (WHATWG HTML, section 9.2.6).
 
 Only what the model APIs use: the data of each event. ``event``, ``id`` and ``retry`` fields and comments are skipped.
+An error that a server writes into a stream without the frame of an event is taken for one: nothing else would tell it.
 """
 
 from collections.abc import Iterator
@@ -56,6 +57,10 @@ class EventReader:
             self._data.append(value[1:] if value.startswith(b" ") else value)
         elif line == b"data":
             self._data.append(b"")
+        elif line.startswith((b"error: {", b"error:{")):  # llama.cpp before its autumn of 2025
+            self._data.append(b'{"error":' + line[6:] + b"}")
+        elif line.startswith((b'{"error"', b'{ "error"')):  # gateways that pass on a body of another status
+            self._data.append(line)
 
     def _dispatch(self) -> Iterator[bytes]:
         data, self._data = self._data, []

@@ -1,7 +1,21 @@
 """Keeps ``<think>`` blocks at the beginning of an answer apart: what a model thinks is never its answer."""
 
+import re
+
 _OPEN = "<think>"
 _CLOSE = "</think>"
+_CLOSING_LINE = re.compile(r"^[ \t]*</think>[ \t]*$", re.MULTILINE)
+
+
+def split_unopened(text: str) -> tuple[str, str]:
+    """Return thoughts and answer of a text whose block was begun by the prompt, so that only its end is there.
+
+    That end is a line of its own, and the only tag; everything else is an answer that speaks of tags.
+    """
+    found = _CLOSING_LINE.search(text)
+    if found is None or _OPEN in text or text.count(_CLOSE) > 1:
+        return "", text
+    return text[: found.start()], text[found.end() :].lstrip()
 
 
 class ThinkingFilter:

@@ -1,10 +1,10 @@
 """What a tool may do without asking (pure): the mode, and patterns that allow and deny.
 
 A pattern is a glob over what is asked for. For a command that is the command line: ``pytest *`` allows ``pytest`` with
-any arguments, and a line of several commands needs each of them allowed. For files it is the tool and the path:
-``write_file docs/*``. The bare name of a tool means everything that it does. A pattern that denies counts more than
-any that allows; it cannot know what a program does that is allowed to run. In a conversation the user decides about
-what no pattern does.
+any arguments, and a line of several commands needs each of them allowed. For files and pages it is the tool and the
+path or URL: ``write_file docs/*``. The bare name of a tool means everything that it does. A pattern that denies counts
+more than any that allows; it cannot know what a program does that is allowed to run. In a conversation the user decides
+about what no pattern does.
 """
 
 import fnmatch
@@ -54,16 +54,21 @@ class Approvals:
         if not self.may_read(path):
             raise _denied(f"{READ} {path}")
 
-    def check_writing(self, tool: str, path: str) -> None:
-        """Let a file be written when that is allowed.
+    def check_use(self, tool: str, thing: str, pattern: str = "") -> None:
+        """Let a tool do what it does to a file or a URL when that is allowed.
+
+        Args:
+            tool: its name.
+            thing: the path or the URL.
+            pattern: what would allow it and the like; empty for the bare name of the tool.
 
         Raises:
             ToolError: ``not_allowed``: it is not.
         """
-        what = f"{tool} {path}"
+        what = f"{tool} {thing}"
         self._refuse_denied([tool, what], what)
         if self._settings.mode != "allow" and not _any(self._settings.allow, [tool, what]):
-            self._decide(what, what, [tool])
+            self._decide(what, what, [pattern or tool])
 
     def check_command(self, line: str) -> None:
         """Let a command line run when all of it is allowed.

@@ -28,6 +28,10 @@ def toolbox(task: AgentTask, commands: Commands, reporter: Reporter, ask: Ask) -
         terminal = replace(task.terminal, environment=task.terminal.environment | task.env)
         shell = Shell(task.cwd, terminal, commands, background, reporter.sign)
         tools += [RunCommand(shell, approvals), CheckCommand(shell)]
+    if "web" in task.toolsets:
+        from fanjoin.agent_proc.toolsets.web import FetchUrl
+
+        tools.append(FetchUrl(approvals, task.approvals.private_hosts))
     return Toolbox(tools, background, reporter.notice)
 
 

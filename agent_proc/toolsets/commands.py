@@ -17,6 +17,7 @@ from fanjoin.ipc import platform
 TERM_SECONDS = 1.0
 """How long a command may take to end when it is asked to, before it is ended by force."""
 _DRAIN_SECONDS = 0.5  # how long the output of an ended command is read on, when something else holds it open
+_END_SECONDS = TERM_SECONDS + 2 * _DRAIN_SECONDS  # from SIGKILL until its end is known, what it left included
 
 
 class Command:
@@ -53,7 +54,7 @@ class Command:
         self.ask_to_end()
         if not self.ended.wait(seconds):
             platform.end_process(self._process.pid)
-            self.ended.wait(TERM_SECONDS)
+            self.ended.wait(_END_SECONDS)
 
     def _read(self) -> None:
         stream = self._process.stdout

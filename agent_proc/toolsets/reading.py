@@ -10,15 +10,17 @@ from fanjoin.agent_proc.toolsets.approvals import Approvals
 from fanjoin.agent_proc.toolsets.arguments import tool_schema
 from fanjoin.agent_proc.toolsets.versions import Versions
 from fanjoin.agent_proc.toolsets.walking import LEFT_OUT, Found, Walk
-from fanjoin.agent_proc.toolsets.workspace import Workspace, is_binary, opened, read_bytes, split, told
+from fanjoin.agent_proc.toolsets.workspace import Workspace, is_binary, on_one_line, opened, read_bytes, split, told
 from fanjoin.ipc.messages import JsonObject
-from fanjoin.ipc.text import clean, clip
+from fanjoin.ipc.text import clip
 
 MAX_LINES = 2_000
 MAX_CHARACTERS = 40_000
 MAX_FILES = 1_000
 MAX_MATCHES = 200
 _LINE_CHARACTERS = 300
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+"""A line as editors and compilers count them; Python's own way also ends one at form feeds and other separators."""
 _NOT_ENTERED = f"Folders such as {', '.join(sorted(LEFT_OUT))} are not entered."
 _PATH: JsonObject = {"type": "string", "description": "The folder to begin with; default the working directory."}
 _PATTERN: JsonObject = {"type": "string", "description": "A glob over file names or paths, such as *.py or src/*.c."}
@@ -57,7 +59,7 @@ class ReadFile:
 
 
 def _shown(path: str, text: str, first: int, most: int) -> str:
-    lines = text.splitlines(keepends=True)
+    lines = _LINE.findall(text)
     if lines and first > len(lines):
         raise ToolError("invalid_arguments", f"{path} has only {len(lines)} lines")
     shown = "".join(lines[first - 1 : first - 1 + most])
@@ -104,7 +106,7 @@ def _listed(path: str, names: Iterator[str], cut: Callable[[], str]) -> str:
     for name in names:
         if len(lines) == MAX_FILES:
             return _headed(f"{path}: the first {MAX_FILES} names", lines)
-        lines.append(clean(name))
+        lines.append(on_one_line(name))
     why = cut()
     return _headed(f"{path}: {len(lines)} names{f', {why}' if why else ''}", lines)
 
@@ -159,11 +161,11 @@ class SearchFiles:
             return None
         if is_binary(data):
             return None
-        lines = data.decode("utf-8", "replace").splitlines()
+        lines = _LINE.findall(data.decode("utf-8", "replace"))
         return [
             f"{shown}:{number}: {clip(line.strip(), _LINE_CHARACTERS)}"
             for number, line in enumerate(lines, 1)
-            if expression.search(line)
+            if expression.search(line.rstrip("\r\n"))
         ]
 
 

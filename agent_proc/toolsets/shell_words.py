@@ -6,6 +6,7 @@ comment) makes a line opaque, and an opaque line is judged as a whole.
 
 import re
 import sys
+from collections.abc import Iterator
 
 _UNREAD = frozenset("'^%!") if sys.platform == "win32" else frozenset()
 """Letters that mean something else to the system's shell than what is read here."""
@@ -23,6 +24,18 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _BOUNDARY = re.compile(r"[;&|\n()`<>]+|\$\(")
+_QUOTES = str.maketrans("\\", "/", "'\"^") if sys.platform == "win32" else str.maketrans("", "", "'\"\\")
+_ASSIGNMENT = re.compile(r"\w+=")
+_WRAPPERS = frozenset(
+    (
+        *("!", "{", "if", "then", "elif", "else", "while", "until", "do", "time", "command", "builtin", "exec", "eval"),
+        *("env", "sudo", "doas", "nohup", "nice", "ionice", "setsid", "stdbuf", "timeout", "xargs", "find", "busybox"),
+        *("sh", "bash", "dash", "zsh", "ksh", "cmd", "cmd.exe", "powershell", "pwsh", "call", "start"),
+    )
+)
+"""Words after which another command may stand, sooner or later."""
+_WORDS_IN = 32
+"""So many words into a wrapped command are looked at: more would cost the square of their number."""
 
 
 def simple_commands(line: str) -> list[str] | None:
@@ -44,4 +57,17 @@ def simple_commands(line: str) -> list[str] | None:
 
 def fragments(line: str) -> list[str]:
     """Return everything in a line that may be a command, quoted or not: too many rather than too few."""
-    return [part.strip(" \t\"'{}") for part in [line, *_BOUNDARY.split(line)] if part.strip()]
+    parts = [part.strip(" \t\"'{}") for part in [line, *_BOUNDARY.split(line)]]
+    return [text for part in parts if part for text in (part, *_unwrapped(part))]
+
+
+def _unwrapped(part: str) -> Iterator[str]:
+    """Yield what a part runs: without quotes, a path, variables set before it, and programs that run others."""
+    words = part.translate(_QUOTES).split()
+    wrapped = False
+    for at, word in enumerate(words[:_WORDS_IN]):
+        name = word.rpartition("/")[2]
+        yield " ".join([name, *words[at + 1 :]])
+        wrapped = wrapped or name in _WRAPPERS or bool(_ASSIGNMENT.match(word))
+        if not wrapped:
+            return

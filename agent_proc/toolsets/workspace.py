@@ -18,6 +18,7 @@ from fanjoin.ipc.text import clean
 MAX_FILE_BYTES = 16 << 20
 """Larger files are not read whole into memory."""
 _SUMMARY = ".summary.txt"
+_LINE_ENDS = str.maketrans({"\n": "\\n", "\r": "\\r"})
 
 
 class Place(Struct, frozen=True):
@@ -29,7 +30,7 @@ class Place(Struct, frozen=True):
     @property
     def shown(self) -> str:
         """The path as it is told."""
-        return clean("/".join(self.parts)) or "."
+        return on_one_line("/".join(self.parts)) or "."
 
     @property
     def full(self) -> str:
@@ -76,6 +77,11 @@ class Workspace:
         if "\0" in path:
             raise ToolError("invalid_arguments", "a path cannot hold NUL")
         return os.path.realpath(os.path.join(self.root, path))
+
+
+def on_one_line(name: str) -> str:
+    """Return a name as it is told: it may hold anything, and must not look like two."""
+    return clean(name).translate(_LINE_ENDS)
 
 
 def _place(root: str, full: str) -> Place:

@@ -37,7 +37,7 @@ class _Writer:
 
     def _locate(self, arguments: JsonObject) -> Place:
         place = self._workspace.locate(given.text(arguments, "path"))
-        self._approvals.check_writing(self.name, place.shown)
+        self._approvals.check_use(self.name, place.shown)
         return place
 
     def _change(self, place: Place, change: Change, *, make: bool) -> bytes:
@@ -111,7 +111,8 @@ def _edited(path: str, before: bytes, old: str, new: str, *, everywhere: bool) -
     if not old:
         raise ToolError("invalid_arguments", "old_text is empty; to write a whole file use write_file")
     wanted, replacement = old.encode("utf-8", "replace"), new.encode("utf-8", "replace")
-    if b"\r\n" in before and b"\r" not in wanted:
+    as_it_stands = b"\n" in wanted and wanted in before  # a file may have line ends of both kinds
+    if b"\r\n" in before and b"\r" not in wanted and not as_it_stands:
         wanted = wanted.replace(b"\n", b"\r\n")
         replacement = replacement.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
     count = before.count(wanted)

@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from fanjoin.cli.provider import wire
+from fanjoin.cli.provider.dialect import Dialect
 from fanjoin.cli.provider.directives import Behaviour
 from fanjoin.cli.provider.memory import Noted, tokens_of
 from fanjoin.cli.provider.plan import Reply
@@ -27,8 +28,9 @@ GARBAGE_BODY = b"<html>this is no JSON\xff"
 
 
 class Draft(Struct, frozen=True):
-    """What a reply is made from: what was asked and known, what to say, and how to behave."""
+    """What a reply is made from: the API, what was asked and known, what to say, and how to behave."""
 
+    dialect: Dialect
     request: ChatRequest
     reply: Reply
     behaviour: Behaviour
@@ -52,7 +54,8 @@ class Answer:
         self._counted: Usage | None = None
         self._words = 0
         reply_id = uuid.uuid4().hex[:24]
-        self._head = wire.Head(f"chatcmpl-{reply_id}", draft.request.model or options.model, int(time.time()))
+        head = wire.Head(f"chatcmpl-{reply_id}", draft.request.model or options.model, int(time.time()))
+        self._form = draft.dialect.form(head, draft.request)
         self._call_prefix = f"call_{reply_id[:12]}"
 
     async def send(self, exchange: Exchange) -> None:
@@ -67,13 +70,13 @@ class Answer:
             await self._send_whole(exchange)
 
     async def _stream(self, exchange: Exchange) -> None:
-        """Send chunk after chunk as server-sent events."""
-        waiting = [wire.event(wire.chunk(self._head, {"role": "assistant", "content": None}))]
+        """Send piece after piece as server-sent events."""
+        waiting = self._form.opening()
         size = 0
         try:
             async with aclosing(self._deltas()) as deltas:
                 async for delta in deltas:
-                    waiting.append(wire.event(wire.chunk(self._head, delta)))
+                    waiting.append(self._form.piece(delta))
                     size += len(waiting[-1])
                     if self._immediate or size > FLUSH_BYTES:
                         await _send_events(exchange, waiting)
@@ -82,10 +85,7 @@ class Answer:
             await _send_events(exchange, waiting)
             await self._break_stream(exchange)
             return
-        waiting.append(wire.event(wire.chunk(self._head, {}, self._finish_reason)))
-        if self._request.wants_usage:
-            waiting.append(wire.event(wire.usage_chunk(self._head, self._usage)))
-        await _send_events(exchange, [*waiting, wire.DONE])
+        await _send_events(exchange, [*waiting, *self._form.closing(self._finish_reason, self._usage)])
         exchange.finish()
 
     async def _break_stream(self, exchange: Exchange) -> None:
@@ -104,7 +104,7 @@ class Answer:
                 assembly.add(delta)
         except _Breaks:
             broken = True
-        body = wire.to_bytes(wire.completion(self._head, assembly.message(), self._finish_reason, self._usage))
+        body = wire.to_bytes(self._form.whole(assembly.message(), self._finish_reason, self._usage))
         if broken and self._behaviour.ending == "garbage":
             await exchange.answer(200, GARBAGE_BODY)
         elif broken:

@@ -1,4 +1,4 @@
-"""``fanjoin provider``: an OpenAI-compatible server on this machine, without a key and without a network."""
+"""``fanjoin provider``: a model server on this machine, over each wire format, without a key and without a network."""
 
 import os
 from pathlib import Path
@@ -51,7 +51,8 @@ def _faults(_context: click.Context, _option: click.Parameter, values: tuple[str
 def provider_command(**flags: Any) -> None:
     """Serve the synthetic provider: scripted plans, true figures of the text it is given, faults on demand.
 
-    The first line on standard output is JSON and holds its URL. It follows plans and counts; it is no language model.
+    It answers the chat-completions API, the Messages API and the Responses API. The first line on standard output is
+    JSON and holds its URL. It follows plans and counts; it is no language model.
     """
     from fanjoin.cli.provider.faults import Dice
     from fanjoin.cli.provider.journal import Journal

@@ -17,7 +17,7 @@ SHOWN_CHARACTERS = 200
 def key_of(headers: dict[str, str]) -> str:
     """Return the key that a request carries, empty when it carries none."""
     scheme, _, key = headers.get("authorization", "").partition(" ")
-    return key.strip() if scheme.lower() == "bearer" else ""
+    return key.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
 
 
 class Journal:

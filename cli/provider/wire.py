@@ -123,6 +123,12 @@ def parse_request(body: bytes) -> ChatRequest:
         raise BadRequestError(f"The body is not a chat-completions request: {error}") from error
 
 
+def tool(name: str, description: str | None, parameters: JsonObject | None) -> JsonObject:
+    """Return a tool on offer, from the members that other APIs have for it."""
+    function = {"name": name, "description": description or "", "parameters": parameters or {"type": "object"}}
+    return {"type": "function", "function": function}
+
+
 def to_bytes(value: object) -> bytes:
     """Encode a JSON value in ASCII, everything else escaped."""
     return json.dumps(value, separators=(",", ":")).encode("ascii")

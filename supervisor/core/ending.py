@@ -49,7 +49,7 @@ def _finish_delegate(state: State, delegate: Delegate, outcome: Outcome) -> None
 def _receipt_committed(state: State, delegate: Delegate) -> Callable[[str | None, dict[str, int]], None]:
     def committed(error: str | None, _: dict[str, int]) -> None:
         _note_commit(state, delegate, error)
-        state.announce(delegate.turn, "delegation.completed", entry=delegate.entry)
+        state.announce(delegate.turn, "delegation.completed", entry=delegate.entry, committed_at=state.wall)
         _leave(state, delegate)
 
     return committed

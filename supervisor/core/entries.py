@@ -37,6 +37,8 @@ def entry(delegate: Delegate, outcome: Outcome, now: float) -> JsonObject:
         "tool_trace": msgspec.to_builtins(outcome.trace),
         "transcript": delegate.transcript,
     }
+    if completed and outcome.message:
+        told["note"] = outcome.message
     if not completed:
         told["error"] = {"reason": outcome.reason, "message": outcome.message}
         told["partial_text"] = outcome.partial_text

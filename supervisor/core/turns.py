@@ -334,7 +334,7 @@ def bound_failures(state: State, turn: Turn) -> None:
     """End a turn of which more failed than its user wants to see."""
     limit = turn.submit.settings.max_failures
     if limit and turn.failures >= limit and not turn.budget and turn.outcome is None:
-        text = f"{turn.failures} tasks did not complete, and the run ends after {limit} (--max-failures)."
+        text = f"So many tasks did not complete: {turn.failures}; the run ends after {limit} (--max-failures)."
         end_by_budget(state, turn, text)
 
 

@@ -155,6 +155,14 @@ def test_a_bad_call_is_answered_with_an_error(name: str, arguments: str, reason:
     assert not outcome.trace[0].ok
 
 
+@pytest.mark.parametrize(("arguments", "hinted"), [('{"text": "a lo', True), ('{"text": a}', False)])
+def test_a_call_that_was_cut_is_told_as_one(arguments: str, hinted: bool) -> None:
+    """Some servers call a reply whole that their limit has cut: a call without an end says what to do about it."""
+    _, made = run(calls(("a", "echo", arguments)), says("done"))
+    message = json.loads(made.model.asked[1][-1]["content"])["error"]["message"]
+    assert ("say less in one call" in message) == hinted
+
+
 def test_ids_are_unique_over_the_whole_history() -> None:
     """An id that is missing, repeated or known from the history is replaced; each call has exactly one answer."""
     history = [

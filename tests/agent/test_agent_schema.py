@@ -71,7 +71,17 @@ def test_the_text_of_a_wrong_answer_is_kept(supervisor: Supervisor) -> None:
     assert len(server.bodies) == 2
 
 
-MODES = {"chat_completions": ("response_format", says('{"n": 1}')), "responses": ("text", respond)}
+def write(handler: Handler) -> None:
+    """Answer as the Messages API does."""
+    content = [{"type": "text", "text": '{"n": 1}'}]
+    handler.reply(200, json.dumps({"content": content, "stop_reason": "end_turn"}).encode())
+
+
+MODES = {
+    "chat_completions": ("response_format", says('{"n": 1}')),
+    "anthropic_messages": ("output_config", write),
+    "responses": ("text", respond),
+}
 REFUSALS = [
     "response_format of type json_schema is not supported",
     "This response_format type is unavailable now",
@@ -79,6 +89,9 @@ REFUSALS = [
     "m does not support structured output",
     "Invalid schema for response_format 'result': 'additionalProperties' is required to be false",
     "Failed to initialize samplers: failed to parse grammar",
+    "output_config: Extra inputs are not permitted",
+    "output_config.format.schema: For 'object' type, 'additionalProperties' must be explicitly set to false",
+    """Unknown name "$schema" at 'generation_config.response_schema': Cannot find field.""",
 ]
 
 
@@ -93,7 +106,11 @@ def test_each_format_says_it_in_its_own_way(mode: str, words: str) -> None:
         for _ in range(3):
             assert client.complete([{"role": "user", "content": "hi"}], [], lambda _: None).text == '{"n": 1}'
         client.close()
-    form = {"format": {"type": "json_schema", **FORM["json_schema"]}} if mode == "responses" else FORM
+    form = {
+        "chat_completions": FORM,
+        "anthropic_messages": {"format": {"type": "json_schema", "schema": SCHEMA}},
+        "responses": {"format": {"type": "json_schema", **FORM["json_schema"]}},
+    }[mode]
     assert [body.get(part) for body in server.bodies] == [form, form, None, None]
 
 

@@ -79,11 +79,32 @@ def test_an_object_that_was_cut_is_not_guessed() -> None:
     assert outcome(b"x" * 200_000 + b'\n{"result": "end"}', limit=1000, output="last-line-json").text == "end"
 
 
-def test_a_task_with_a_schema_gets_an_object() -> None:
-    """From a text or from the member; what is none is schema_invalid."""
-    assert outcome(b'{"n": 1}', schema={"type": "object"}).output == {"n": 1}
-    assert outcome(b'{"result": "{\\"n\\": 1}"}', schema={}, output="json").output == {"n": 1}
-    assert outcome(b"no object", schema={}).reason == "schema_invalid"
+SCHEMA: dict[str, Any] = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+def test_a_task_with_a_schema_gets_an_object_of_it() -> None:
+    """From a text, a fenced piece of one, or the member."""
+    assert outcome(b'{"n": 1}', schema=SCHEMA).output == {"n": 1}
+    assert outcome(b'Here:\n```json\n{"n": 1}\n```', schema=SCHEMA).output == {"n": 1}
+    assert outcome(b'{"result": "{\\"n\\": 1}"}', schema=SCHEMA, output="json").output == {"n": 1}
+    assert outcome(b'{"result": {"n": 1}}', schema=SCHEMA, output="json").output == {"n": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        ("no object", "text"),
+        ("[1]", "text"),
+        ("{}", "text"),
+        ('{"n": "one"}', "text"),
+        ('{"result": {"n": "one"}}', "json"),
+        ('{"result": "no object"}', "json"),
+    ],
+)
+def test_what_is_not_of_the_schema_is_a_failure(text: str, form: str) -> None:
+    """The program did print something, so that is kept; it has not completed."""
+    end = outcome(text.encode(), schema=SCHEMA, output=form)
+    assert (end.status, end.reason, end.partial_text, end.output) == ("failed", "schema_invalid", text, None)
 
 
 def test_a_capture_keeps_beginning_and_end() -> None:

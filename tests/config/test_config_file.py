@@ -137,8 +137,8 @@ def test_a_wrong_value_stops(tmp_path: Path, line: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("text", "key", "expected"),
     [
-        ("toolsets: [files, x]", "toolsets", "names of toolsets (delegation, files, terminal)"),
-        ("delegation: {toolsets: [web]}", "delegation.toolsets", "only toolsets that there are"),
+        ("toolsets: [files, x]", "toolsets", "names of toolsets (delegation, files, terminal, web)"),
+        ("delegation: {toolsets: [browser]}", "delegation.toolsets", "names of toolsets"),
         ("approvals: {mode: maybe}", "approvals.mode", "ask or allow or deny"),
         ("prices: {m: {input: x}}", "prices.m.input", "a price of a million tokens"),
         ("prices: {m: {output: -1}}", "prices.m.output", "a price of a million tokens"),

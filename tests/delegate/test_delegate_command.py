@@ -54,14 +54,22 @@ def test_people_get_a_table_and_the_counts(home: Home) -> None:
     """The table on standard output; a line per task and the counts on standard error."""
     done = delegated(home, *goals("plain", "exit3"))
     assert done.returncode == 4
-    head, *rows = sorted(done.stdout.decode().splitlines(), key=lambda row: row != "ID" and row.split()[0] != "ID")
+    head, *rows = done.stdout.decode().splitlines()
     assert head.split() == ["ID", "STATUS", "SECONDS", "RESULT"]
-    assert sorted(row.split()[:2] for row in rows) == [["1", "completed"], ["2", "crashed"]]
+    assert [row.split()[:2] for row in rows] == [["1", "completed"], ["2", "crashed"]]
     said = done.stderr.decode().splitlines()
     assert said[0].startswith("session: s_")
     assert sorted(line.split()[:2] for line in said[1:3]) == [["1", "completed"], ["2", "crashed"]]
     assert said[3] == "1 of 2 tasks completed; 1 crashed"
     assert delegated(home, *goals("plain"), "-Q").stderr.decode() == "1 of 1 tasks completed\n"
+
+
+def test_the_table_has_the_order_of_the_tasks(home: Home) -> None:
+    """Whichever ended first; an id that is too long for a column is cut."""
+    tasks = [{"id": "a" * 80, "goal": "close"}, {"id": "b", "goal": "plain"}]
+    done = delegated(home, task_file(home.path.parent / "tasks.jsonl", *tasks))
+    assert [line.split()[0] for line in done.stderr.decode().splitlines()[1:3]] == ["b", "a" * 59 + "…"]
+    assert [line.split()[0] for line in done.stdout.decode().splitlines()] == ["ID", "a" * 59 + "…", "b"]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo terminals on Windows")
@@ -80,10 +88,12 @@ def test_a_terminal_gets_a_line_that_lives(home: Home) -> None:
 
 def test_usage_errors_are_two_and_run_nothing(home: Home) -> None:
     """A message, the totals where a machine format was asked for, no traceback, no receipt."""
-    for arguments in (["nowhere.jsonl"], ["-g", "a", "-o", "/no/such"]):
+    wrong = (["--timeout", "nan"], ["--timeout", "inf"], ["--deadline", "-1"], ["-j", "9999999999"])
+    for arguments in (["nowhere.jsonl"], ["-g", "a", "-o", "/no/such"], *(["-g", "a", *flags] for flags in wrong)):
         done = delegated(home, *arguments)
         assert done.returncode == 2, arguments
         assert b"Traceback" not in done.stderr
+    assert delegated(home, "-g", "a", "--worker", "", worker=None).returncode == 2  # no worker, but one was meant
     files = task_file(home.path.parent / "tasks.jsonl", {"goal": "a"})
     done = delegated(home, files, "-o", files, "--format", "json")
     assert json.loads(done.stdout)["error"]["reason"] == "usage"
@@ -127,3 +137,19 @@ def test_results_that_cannot_be_written_are_kept_and_can_be_had_again(home: Home
     assert done.returncode == 1
     assert done.stderr.count(b"cannot be written any further") == 1
     assert home.statuses() == [("completed", "")] * 2
+
+
+@pytest.mark.parametrize("form", ["text", "json", "jsonl"])
+def test_a_standard_output_that_cannot_be_written_is_said_once(home: Home, form: str) -> None:
+    """A full device: exit 1, each task has its receipt, and the counts are those of the receipts."""
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no device that is always full")
+    with Path("/dev/full").open("wb") as full:
+        process = start(home, *goals("one", "two", "three"), "-j", "1", "--format", form, stdout=full)
+        _, said = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert said.count(b"cannot be written") == said.count(b"tasks completed") == 1
+    assert b"without a receipt" not in said
+    statuses = home.statuses()
+    assert len(statuses) == 3
+    assert f"{statuses.count(('completed', ''))} of 3 tasks completed" in said.decode()

@@ -59,7 +59,7 @@ def test_a_preset_gives_the_documented_flags_and_reads_the_result(home: Home, na
 def test_a_preset_that_is_not_installed_is_a_usage_error() -> None:
     """It is named."""
     with pytest.raises(UserError, match="The worker claude was not found"):
-        make_worker(WorkerChoice(preset="claude"), {"PATH": "/nowhere"})
+        make_worker(WorkerChoice(worker_preset="claude"), {"PATH": "/nowhere"})
 
 
 def test_a_command_line_is_split_and_never_given_to_a_shell(home: Home) -> None:
@@ -73,12 +73,16 @@ def test_a_command_line_is_split_and_never_given_to_a_shell(home: Home) -> None:
 @pytest.mark.parametrize(
     ("choice", "said"),
     [
-        (WorkerChoice(command="a", preset="pi"), "Give one of the two"),
-        (WorkerChoice(preset="unknown"), "is not known: claude"),
-        (WorkerChoice(command="sh", output="xml"), "is not known: text"),
-        (WorkerChoice(command="'open"), "is no command line"),
-        (WorkerChoice(command="  "), "is empty"),
-        (WorkerChoice(command=("",)), "is empty"),
+        (WorkerChoice(worker="a", worker_preset="pi"), "Give one of the two"),
+        (WorkerChoice(worker_preset="unknown"), "is not known: claude"),
+        (WorkerChoice(worker="sh", worker_output="xml"), "is not known: text"),
+        (WorkerChoice(worker="'open"), "is no command line"),
+        (WorkerChoice(worker=""), "is empty"),
+        (WorkerChoice(worker="  "), "is empty"),
+        (WorkerChoice(worker=("",)), "is empty"),
+        (WorkerChoice(worker_output="json"), "but no worker"),
+        (WorkerChoice(worker_env=("HOME",)), "but no worker"),
+        (WorkerChoice(worker="sh", result_key="answer"), "the worker output is text"),
     ],
 )
 def test_a_wrong_choice_is_a_usage_error(choice: WorkerChoice, said: str) -> None:
@@ -90,7 +94,7 @@ def test_a_wrong_choice_is_a_usage_error(choice: WorkerChoice, said: str) -> Non
 def test_a_program_is_found_once_and_by_its_whole_path(tmp_path: Path) -> None:
     """A relative path is that of the caller's folder, not of a task's."""
     worker = make_worker(
-        WorkerChoice(command=os.path.relpath(sys.executable), pass_names=("A*",)), {"AB": "1", "BA": "2"}
+        WorkerChoice(worker=os.path.relpath(sys.executable), worker_env=("A*",)), {"AB": "1", "BA": "2"}
     )
     assert worker is not None
     assert os.path.samefile(worker.command[0], sys.executable)

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from delegate_support import WORKER, times_run
@@ -162,6 +163,33 @@ def test_a_program_of_an_agent_may_not_fan_out_by_this_way(monkeypatch: pytest.M
     monkeypatch.setenv("FANJOIN_DEPTH", "1")
     with pytest.raises(UserError, match="may not start a run of its own"):
         delegate(["x"], worker=WORKER)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"deadline": "soon"},
+        {"deadline": float("nan")},
+        {"max_failures": -1},
+        {"concurrency": 0},
+        {"timeout": "1"},
+        {"result_key": 5},
+        {"worker": (sys.executable, 5)},
+        {"worker_env": "HOME"},
+        {"ignore_rules": "yes"},
+    ],
+)
+def test_a_value_of_a_wrong_type_is_an_exception(option: Any) -> None:
+    """Nothing in Python checked it, and a supervisor would not understand it: the call must not wait for that."""
+    with pytest.raises(UserError):
+        delegate(["x"], **({"worker": WORKER} | option))
+
+
+def test_members_of_a_task_are_checked_like_those_of_a_file() -> None:
+    """A struct that was made with wrong types is refused as well."""
+    for task in (Task(goal=5), Task(goal="x", context=5), Task(goal="x", env={"A": 1})):  # type: ignore[arg-type, dict-item]
+        with pytest.raises(UserError, match="task 1: Expected `str`, got `int`"):
+            delegate([task], worker=WORKER)
 
 
 def test_mistakes_are_exceptions_before_anything_runs(home: Home) -> None:

@@ -64,6 +64,7 @@ def test_a_kill_and_a_resume_complete_each_task_exactly_once(home: Home, victim:
     if victim == "supervisor":
         assert process.returncode == 1
         assert b"without a receipt" in err
+        assert b"the same command with --resume" in err
         assert b"Traceback" not in err
     home.check_no_process()  # a supervisor whose command was killed still writes receipts
     check_resumed(home, files, out)
@@ -113,7 +114,7 @@ def test_tasks_that_run_right_now_are_not_run_twice(home: Home, monkeypatch: pyt
     process = start(home, *goals("wait 1"), "-C", str(home.path.parent))
     wait_until(lambda: times_run(home, "wait 1"), "a task that waits")
     flags = Flags(base_url="http://127.0.0.1:9/v1", model="m", cwd=str(home.path.parent))
-    resolved = fan_out.settings_for(home.path, {}, flags, None, fan_out.Limits())
+    resolved = fan_out.settings_for(home.path, {}, flags)
     ready = tasks.make_ready(tasks.read_tasks(["wait 1"]), resolved.turn)
     monkeypatch.setattr(earlier, "PATIENCE_SECONDS", 0.2)
     with pytest.raises(UserError, match="1 of these tasks run right now in another run"):

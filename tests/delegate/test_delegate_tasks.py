@@ -56,6 +56,16 @@ def test_a_yaml_list_has_the_line_as_its_number(tmp_path: Path) -> None:
     assert named(from_file(written(tmp_path, "list.yml", "- a\n- {goal: b}\n"))) == [("1", "a"), ("2", "b")]
 
 
+def test_a_list_in_json_is_read_like_one_in_yaml(tmp_path: Path) -> None:
+    """Whether it stands on one line, whose tasks are then counted, or on many."""
+    assert named(from_file(written(tmp_path, "tasks.json", '[{"goal": "a"}, "b",\n {"goal": "c"}]'))) == [
+        ("1", "a"),
+        ("1.2", "b"),
+        ("2", "c"),
+    ]
+    assert named(from_file(written(tmp_path, "lines.json", '{"goal": "a"}\n{"goal": "b"}'))) == [("1", "a"), ("2", "b")]
+
+
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
@@ -73,10 +83,18 @@ def test_a_yaml_list_has_the_line_as_its_number(tmp_path: Path) -> None:
         ("t.jsonl", '{"goal": "a", "route": "fast"}', "t.jsonl:1: the route 'fast' is not configured (none)"),
         ("t.jsonl", '{"goal": "a", "id": "x"}\n{"goal": "b", "id": "x"}', "t.jsonl:2: the id 'x' is that of "),
         ("t.jsonl", '{"goal": "a", "id": "2"}\n{"goal": "b"}', "t.jsonl:2: the id '2' is that of "),
+        (
+            "t.jsonl",
+            '{"goal": "a", "output_schema": {"type": "none"}}',
+            "t.jsonl:1: the output_schema is no JSON Schema: ",
+        ),
+        ("t.jsonl", '{"goal": "a", "output_schema": {"$ref": "http://x/y"}}', "http://x/y is not fetched"),
+        ("t.jsonl", f'{{"goal": "a", "id": "{"x" * 5000}"}}', "t.jsonl:1: the id is longer than 4096 letters"),
         ("t.jsonl", "\n", "There is no task"),
         ("t.yaml", "goal: a", "t.yaml: this must be a list of tasks"),
         ("t.yaml", "- a\n- {goal: b, cntext: c}", "t.yaml:2: unknown key 'cntext' (is it context?)"),
         ("t.yaml", "- a\n- {", "t.yaml:2: this is not valid YAML"),
+        ("t.yaml", "- \x01", "t.yaml: this is not valid YAML: special characters are not allowed"),
     ],
 )
 def test_a_mistake_is_named_with_its_line(tmp_path: Path, name: str, text: str, said: str) -> None:

@@ -59,6 +59,53 @@ def test_what_changed_is_kept_and_what_is_clean_is_removed(home: Home, repositor
     assert git(repository, "status", "--porcelain") == ""
 
 
+def test_what_a_task_does_to_its_worktree_concerns_that_task_alone(home: Home, repository: Path) -> None:
+    """One that is gone, no worktree any more, or locked is kept and its entry says why; the others go on."""
+    goals_of = {
+        "gone": 'rm -rf "$(dirname "$PWD")"; echo gone',
+        "no-git": "rm ../.git; echo none",
+        "locked": "git worktree lock ..; echo locked",
+        "clean": "cat file.txt",
+    }
+    tasks = [{"id": name, "goal": goal} for name, goal in goals_of.items()]
+    files = task_file(home.path.parent / "tasks.jsonl", *tasks)
+    flags = ["--worktree", "-j", "1", "-C", str(repository / "sub")]
+    git(home.path.parent, "init", "--quiet")  # a repository around the home is not meant
+    value = result(home, files, *flags, worker="sh")
+    assert (value["exit_code"], value["completed"]) == (0, 4), value
+    problems = [one.get("worktree", {}).get("problem", "")[:4] for one in value["results"]]
+    assert problems == ["git ", "git ", "git ", ""]
+    assert "worktree" not in value["results"][3]
+
+
+def test_files_of_the_run_itself_are_no_change(home: Home, repository: Path) -> None:
+    """The task file, the output and the home may lie in the repository; a refusal leaves the output as it was."""
+    files = task_file(repository / "tasks.jsonl", {"id": "a", "goal": "read"})
+    out = repository / "out" / "out.jsonl"
+    out.parent.mkdir()
+    inside = Home(repository / "home", home.provider)
+    for _ in range(2):
+        assert (
+            delegated(inside, files, "--worktree", "-o", str(out), "-C", str(repository), worker=WRITES).returncode == 0
+        )
+    (repository / "other.txt").write_text("not committed", encoding="utf-8")
+    before = out.read_bytes()
+    assert delegated(inside, files, "--worktree", "-o", str(out), "-C", str(repository), worker=WRITES).returncode == 2
+    assert out.read_bytes() == before
+
+
+def test_a_checked_out_submodule_keeps_nothing_alive(home: Home, repository: Path) -> None:
+    """A clean worktree goes, whatever was checked out below it."""
+    other = home.path.parent / "other"
+    git(repository, "clone", "--quiet", str(repository), str(other))
+    git(repository, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(other), "module")
+    git(repository, "commit", "--quiet", "-m", "module")
+    checkout = "git -c protocol.file.allow=always submodule --quiet update --init; ls module"
+    value = result(home, *goals(checkout), "--worktree", "-C", str(repository), worker="sh")
+    assert value["results"][0]["summary"] == "sub"
+    assert worktrees(repository) == []
+
+
 def test_a_collision_and_a_dirty_tree_are_refused(home: Home, repository: Path) -> None:
     """Nothing is overwritten, nothing is run; the message says what to do."""
     flags = ["--worktree", "-C", str(repository)]

@@ -1,6 +1,10 @@
-"""What the tests of the load test share: one level as it may have been seen."""
+"""What the tests of the load test share: one level as it may have been seen, and the page of it."""
 
-from fanjoin.client.load_stats import Call, Delegation, FanOut, Resources, Seen
+import msgspec
+
+from fanjoin.cli.loadtest_report import page
+from fanjoin.client.load_scenario import Scenario
+from fanjoin.client.load_stats import Call, Delegation, FanOut, Resources, Seen, figures
 
 
 def seen_level(own_cores: float = 0.1) -> Seen:
@@ -12,9 +16,11 @@ def seen_level(own_cores: float = 0.1) -> Seen:
         ended=110.0,
         fan_outs=[FanOut(number=1, due=100.0, size=2, joined=104.5), FanOut(number=2, due=101.0, size=1, joined=110.0)],
         delegations=[
-            Delegation(mark="1-0", join=1, due=100.0, launched=100.5, result=103.0, written=103.25, **done),
-            Delegation(mark="1-1", join=1, due=100.0, launched=101.0, result=104.0, written=104.25, **done),
-            Delegation(mark="2-0", join=2, due=101.0, launched=104.0, written=109.0, status="crashed", reason="killed"),
+            Delegation(mark="1-0", join=1, due=100.0, launched=100.5, result=103.0, committed=103.25, **done),
+            Delegation(mark="1-1", join=1, due=100.0, launched=101.0, result=104.0, committed=104.25, **done),
+            Delegation(
+                mark="2-0", join=2, due=101.0, launched=104.0, committed=109.0, status="crashed", reason="killed"
+            ),
         ],
         calls=[
             Call(mark="1-0", arrived=101.0, sent=101.5, first=102.0, ended=102.5, gaps=[0.25, 0.125], status=200),
@@ -24,3 +30,11 @@ def seen_level(own_cores: float = 0.1) -> Seen:
         ],
         resources=Resources(cpu_agents=0.75, memory_kind="proportional set size", own_cores=own_cores),
     )
+
+
+def written_page(*misses: str) -> str:
+    """Return the page of one level, with texts that look like markup."""
+    seen = seen_level()
+    seen.delegations[0].mark = seen.calls[0].mark = seen.calls[1].mark = "<1&0>"
+    plan = {"endpoint": "http://x/?a=<b>", "model": "m", "arrival": 2.0, "scenario": msgspec.to_builtins(Scenario())}
+    return page(plan, [seen], [figures(seen)], list(misses))

@@ -50,6 +50,13 @@ def test_the_figures_of_a_level() -> None:
     assert level.cpu_per_delegation == 0.25
 
 
+def test_a_reply_that_is_none_counts_as_an_error() -> None:
+    """A status other than 200, redirects included; of a request without a reply what the relay says."""
+    seen = seen_level()
+    seen.calls[0].status, seen.calls[1].status = 302, 204
+    assert figures(seen).request_errors == {"http 302": 1, "http 204": 1, "http 500": 1, "held for ever": 1}
+
+
 def test_goals_are_held_or_missed() -> None:
     """A goal is missed when its figure is above the limit, and when there is no figure."""
     level = figures(seen_level())

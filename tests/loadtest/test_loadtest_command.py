@@ -12,6 +12,7 @@ import pytest
 from run_support import Home, wait_until
 
 from fanjoin.cli.loadtest import is_loopback
+from fanjoin.client.load_record import read_delegations
 
 
 def loadtest(home: Home, tmp_path: Path, *flags: str) -> tuple[int, dict[str, Any], str]:
@@ -38,6 +39,15 @@ def test_figures_against_known_latencies(home: Home, tmp_path: Path) -> None:
     assert level["output_tokens"] > 0
     assert "check: one receipt for each delegation" in text
     assert report.read_text(encoding="utf-8").count("<svg") == 3
+
+
+def test_a_receipt_counts_from_its_commit(home: Home) -> None:
+    """What was told of a commit is taken, and where nothing was told, when the receipt was decided."""
+    flags = ("-g", "load-1-0. x", "-g", "load-1-1. x", "--worker", sys.executable, "--format", "jsonl")
+    home.other("delegate", *flags)
+    (receipt_id, decided), (_, other) = home.rows("SELECT receipt_id, written_at FROM receipts ORDER BY receipt_id")
+    found = read_delegations(home.path, [], {receipt_id: decided + 5})
+    assert sorted(one.committed for one in found) == sorted([decided + 5, other])
 
 
 def test_faults_and_think_time_and_goals(home: Home, tmp_path: Path) -> None:
@@ -81,6 +91,9 @@ def test_an_endpoint_that_is_not_there_fails_every_delegate(home: Home, tmp_path
         (("--endpoint", "http://models.example/v1", "-m", "x"), "--yes"),
         (("--synthetic", "--slo", "speed=1s"), "there is no 'speed'"),
         (("--synthetic", "--report", "/nowhere/at/all.html"), "cannot be written"),
+        (("--synthetic", "--token-rate", "nan"), "--token-rate nan"),
+        (("--endpoint", "127.0.0.1:9", "-m", "x"), "--endpoint: expected a URL with its scheme"),
+        (("--endpoint", "http://127.0.0.1:99999/v1", "-m", "x"), "--endpoint: expected an http://"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_runs(home: Home, flags: tuple[str, ...], said: str) -> None:
@@ -105,6 +118,18 @@ def test_what_cannot_be_is_refused_before_anything_runs(home: Home, flags: tuple
 def test_which_endpoints_are_on_this_machine(url: str, here: bool) -> None:
     """Only loopback addresses and localhost are this machine."""
     assert is_loopback(url) is here
+
+
+def test_figures_are_not_lost_with_a_file_that_cannot_be_written(home: Home) -> None:
+    """A full device under --json and --report: said, exit 1, and the figures stand on standard output."""
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no device that is always full")
+    flags = ("--endpoint", home.provider.url, "-m", "synthetic", "--delegations", "1", "--scenario", "steps=1,output=1")
+    done = home.other("loadtest", *flags, "--json", "/dev/full", "--report", "/dev/full")
+    assert done.returncode == 1
+    assert done.stderr.count(b"/dev/full could not be written") == 2
+    assert b"Traceback" not in done.stderr
+    assert b"check: one receipt for each delegation" in done.stdout
 
 
 def test_an_interrupt_ends_everything(home: Home, tmp_path: Path) -> None:

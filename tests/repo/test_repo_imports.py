@@ -32,6 +32,7 @@ EXPORTED = {
         "NotConfiguredError",
         "Origin",
         "Resolved",
+        "checked_flags",
         "load_config",
         "origins_of",
         "resolve",

@@ -3,6 +3,7 @@
 import json
 import signal
 import sys
+import time
 from typing import Any
 
 import psutil
@@ -60,6 +61,8 @@ def test_a_receipt_is_there_as_soon_as_its_delegate_is_told_of(home: Home) -> No
         if event["type"] == "delegation.completed":
             receipt_id = event["entry"]["receipt_id"]
             assert listed(home, "receipts", "show", receipt_id)["entry"] == event["entry"]
+            ((decided,),) = home.rows(f"SELECT written_at FROM receipts WHERE receipt_id = '{receipt_id}'")  # noqa: S608
+            assert decided <= event["committed_at"] <= time.time()
     process.communicate(timeout=20)
     home.check_nothing_left()
     assert home.statuses() == [("completed", ""), ("completed", "")]

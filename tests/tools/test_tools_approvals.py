@@ -4,6 +4,7 @@ import contextlib
 import fnmatch
 import shlex
 import sys
+import time
 
 import pytest
 from hypothesis import given
@@ -31,7 +32,7 @@ def runs(line: str, *allow: str, deny: tuple[str, ...] = (), mode: str = "ask") 
 def writes(path: str, *allow: str, deny: tuple[str, ...] = (), mode: str = "ask") -> bool:
     """Whether a file may be written."""
     try:
-        Approvals(ApprovalSettings(mode=mode, allow=allow, deny=deny)).check_writing("write_file", path)  # type: ignore[arg-type]
+        Approvals(ApprovalSettings(mode=mode, allow=allow, deny=deny)).check_use("write_file", path)  # type: ignore[arg-type]
     except ToolError:
         return False
     return True
@@ -106,11 +107,45 @@ def test_the_modes(mode: str) -> None:
     assert not writes("a", "write_file", deny=("write_file a",), mode=mode)
 
 
-@pytest.mark.parametrize("line", ["rm x", "true; rm x", "true && (rm x)", "echo $(rm x)", "echo `rm x`", "{ rm x; }"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(
+            "rm x",
+            "rm",
+            "rm\tx",
+            "true; rm x",
+            "true && (rm x)",
+            "true\nrm x",
+            "true & rm x",
+            "yes | rm x",
+            "{ rm x; }",
+        ),
+        *("echo $(rm x)", "echo `rm x`", 'echo "$(rm x)"', "cat <(rm x)", "if true; then rm x; fi", "! rm x"),
+        *("'rm' x", '"rm" x', "r'm' x", "\\rm x", "r\\m x", "/bin/rm x", "../rm x", "A=1 rm x", "A='1 2' rm x"),
+        *("command rm x", "exec /bin/rm x", "env -i A=1 rm x", "sudo -u me rm x", "timeout 5 rm x", "nohup rm x &"),
+        *("ls | xargs -n 1 rm", "find . -exec rm {} +", "sh -c 'rm x'", 'bash -lc "cd /; rm x"', "eval 'rm x'"),
+    ],
+)
 def test_a_denied_command_is_found_wherever_it_stands(line: str) -> None:
-    """A deny pattern also meets what is nested."""
+    """A deny pattern also meets what is nested, quoted, named by its path, or run by another program."""
     assert not runs(line, mode="allow", deny=("rm *",))
-    assert runs("true", mode="allow", deny=("rm *",))
+
+
+@pytest.mark.parametrize(
+    "line", ["true", "git rm x", "echo rm x", "grep rm x", "./farm x", "npm rm x", "rmdir x", "A=rm true"]
+)
+def test_another_command_is_not_taken_for_a_denied_one(line: str) -> None:
+    """A word of that name among the arguments is no such command."""
+    assert runs(line, mode="allow", deny=("rm *",))
+
+
+def test_a_very_long_line_is_judged_at_once() -> None:
+    """However many words a line has, its judgement does not take their square."""
+    began = time.monotonic()
+    assert not runs("sudo " * 50_000 + "rm x", mode="allow", deny=("sudo *",))
+    assert runs("env " + "a " * 100_000, mode="allow", deny=("rm *",))
+    assert time.monotonic() - began < 5
 
 
 def test_patterns_for_files() -> None:

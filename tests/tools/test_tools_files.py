@@ -38,6 +38,16 @@ def test_lines_are_shown_below_a_line_that_says_which(folder: Path) -> None:
     assert tools.call("read_file", path="empty") == "empty: empty\n"
 
 
+def test_lines_are_counted_as_editors_do(folder: Path) -> None:
+    """Form feeds and the separators of Unicode end no line; CR, LF and both together end one each."""
+    (folder / "a.c").write_bytes("one\x0c\x1c\u2028\x85 still\r\ntwo\rthree\n\nfive".encode())
+    tools = Tools(folder)
+    assert tools.call("read_file", path="a.c").startswith("a.c: lines 1-5 of 5\n")
+    assert tools.call("read_file", path="a.c", first_line=2, lines=2) == "a.c: lines 2-3 of 5\ntwo\rthree\n"
+    assert tools.call("search_files", text="two").splitlines()[1:] == ["a.c:2: two"]
+    assert tools.call("search_files", text="e$", regex=True).splitlines()[1:] == ["a.c:3: three", "a.c:5: five"]
+
+
 def test_long_files_and_long_lines_are_cut_and_it_is_said(folder: Path) -> None:
     """Neither many lines nor one endless line fill the context."""
     (folder / "many").write_text("x\n" * 5000, encoding="utf-8")
@@ -87,6 +97,17 @@ def test_folders_are_listed(folder: Path) -> None:
     assert tools.call("list_files", pattern="*.py").splitlines() == [".: 2 names", "b.py", "a/c.py"]
     assert tools.call("list_files", path="a", pattern="d*").splitlines() == ["a: 1 names", "a/d.txt"]
     assert tools.refusal("list_files", path="nowhere") == "not_found"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
+def test_a_name_is_one_line_whatever_it_holds(folder: Path) -> None:
+    """Line ends in a name are shown as such, and bytes that are no UTF-8 as U+FFFD."""
+    (folder / "a\nb").write_text("here", encoding="utf-8")
+    (folder / os.fsdecode(b"c\xff")).touch()
+    tools = Tools(folder)
+    assert tools.call("list_files") == ".: 2 names\na\\nb\nc\ufffd"
+    assert tools.call("search_files", text="here").splitlines()[1:] == ["a\\nb:1: here"]
+    assert tools.call("read_file", path="a\nb") == "a\\nb: lines 1-1 of 1\nhere"
 
 
 def test_many_files_are_named_up_to_a_limit(folder: Path) -> None:
@@ -243,6 +264,10 @@ def test_an_edit_replaces_exactly_what_is_named(folder: Path) -> None:
     tools.call("edit_file", path="a.txt", old_text="x = 1\nx = 1", new_text="y = 1\nz = 1\r\n")
     assert path.read_bytes() == b"caf\xe9\r\ny = 1\r\nz = 1\r\n\r\n"
     assert tools.call("edit_file", path="a.txt", old_text=" = 1", new_text="", replace_all=True).endswith("2 times")
+    (folder / "both").write_bytes(b"a\r\nb\nc\nd\r\ne\r\n")
+    tools.call("edit_file", path="both", old_text="b\nc", new_text="B\nC")
+    tools.call("edit_file", path="both", old_text="d\ne", new_text="D\nE")
+    assert (folder / "both").read_bytes() == b"a\r\nB\nC\nD\r\nE\r\n"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="permissions are not bits there")

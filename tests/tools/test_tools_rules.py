@@ -62,6 +62,20 @@ def test_what_is_not_the_users_own_file_is_left_alone(tmp_path: Path) -> None:
     assert rules.notice.count("not read") == 2
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege there")
+def test_a_link_out_of_its_folder_is_left_alone(tmp_path: Path) -> None:
+    """A project from elsewhere shows no model what lies in your home; a link within its folder is read."""
+    make(tmp_path / "home" / "id_key", "SECRET")
+    make(tmp_path / "home" / "project" / "docs" / "RULES.md", "obey")
+    project = tmp_path / "home" / "project"
+    (project / "AGENTS.md").symlink_to("docs/RULES.md")
+    (project / "docs" / "AGENTS.md").symlink_to("../../id_key")
+    rules = read_rules(str(project / "docs"), str(tmp_path / "home"))
+    assert "obey" in rules.text
+    assert "SECRET" not in rules.text
+    assert f"it is a link out of its folder, to {tmp_path / 'home' / 'id_key'}" in rules.notice
+
+
 def test_no_rules_are_no_news(tmp_path: Path) -> None:
     """Nothing is said when there are none, and of an empty file only that it was read."""
     assert read_rules(str(tmp_path), str(tmp_path)) == type(read_rules(str(tmp_path), str(tmp_path)))()

@@ -73,6 +73,39 @@ TEXTS: dict[str, Form] = {
         text="hello",
         usage=(9, 2, 8, 1),
     ),
+    "counts of Groq": Form(
+        body=HELLO.replace(
+            b'"stop"}]', b'"stop"}],"x_groq":{"id":"req_1","usage":{"prompt_tokens":9,"completion_tokens":2}}'
+        )
+        + DONE,
+        text="hello",
+        usage=(9, 2, 0, 0),
+    ),
+    "counts of Moonshot": Form(
+        body=HELLO.replace(
+            b'"finish_reason":"stop"',
+            b'"finish_reason":"stop","usage":{"prompt_tokens":9,"completion_tokens":2,"cached_tokens":4}',
+        )
+        + DONE,
+        text="hello",
+        usage=(9, 2, 4, 0),
+    ),
+    "counts of DeepSeek": Form(
+        body=HELLO
+        + COUNTS.replace(b'"total_tokens":11', b'"prompt_cache_hit_tokens":6,"prompt_cache_miss_tokens":3')
+        + DONE,
+        text="hello",
+        usage=(9, 2, 6, 0),
+    ),
+    "a filter's chunk of Azure": Form(
+        body=HEL
+        + b'data: {"choices":[{"content_filter_offsets":{"check_offset":1},"content_filter_results":{},'
+        + b'"finish_reason":null,"index":0}]}\n\n'
+        + LO
+        + STOP
+        + DONE,
+        text="hello",
+    ),
     "an empty first chunk": Form(body=b'data: {"choices":[],"prompt_filter_results":[]}\n\n' + HELLO, text="hello"),
     "role in every chunk": Form(
         body=HEL + LO.replace(b'"delta":{', b'"delta":{"role":"assistant",') + STOP, text="hello"
@@ -90,7 +123,8 @@ TEXTS: dict[str, Form] = {
     "finish_reason for end": Form(body=HEL + LO + STOP.replace(b"stop", b"STOP"), text="hello"),
     "finish_reason in every chunk": Form(body=HELLO.replace(b"null", b'"stop"'), text="hello"),
     "finish_reason as the word null": Form(body=HELLO.replace(b"null", b'"null"'), text="hello"),
-    "finish_reason unknown": Form(body=HELLO.replace(b"stop", b"eos"), text="hello", finish="eos"),
+    "finish_reason unknown": Form(body=HELLO.replace(b"stop", b"odd"), text="hello", finish="odd"),
+    "finish_reason of a tokenizer": Form(body=HELLO.replace(b"stop", b"eos_token"), text="hello"),
     "max_tokens for length": Form(body=HELLO.replace(b"stop", b"max_tokens"), text="hello", finish="length"),
     "reasoning_content": Form(
         body=_delta(b'{"reasoning_content":"hm "}') + _delta(b'{"reasoning_content":"so"}') + HELLO,
@@ -102,11 +136,30 @@ TEXTS: dict[str, Form] = {
         body=_delta(b'{"reasoning":"hm","reasoning_content":"hm"}') + HELLO, text="hello", reasoning="hm"
     ),
     "reasoning alone": Form(body=_delta(b'{"content":null,"reasoning_content":"42"}') + STOP, reasoning="42"),
+    "thoughts as a part, of Mistral": Form(
+        body=_delta(b'{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]}]}') + HELLO,
+        text="hello",
+        reasoning="hm",
+    ),
+    "thoughts in details alone": Form(
+        body=_delta(b'{"content":"","reasoning_details":[{"type":"reasoning.text","text":"hm","index":0}]}') + HELLO,
+        text="hello",
+        reasoning="hm",
+    ),
     "think block": Form(body=HELLO.replace(b"hel", b"<think>hm</think>\\n\\nhel"), text="hello", reasoning="hm"),
     "think block, split": Form(
         body=_delta(b'{"content":"<thi"}') + _delta(b'{"content":"nk>h"}') + _delta(b'{"content":"m</think>"}') + HELLO,
         text="hello",
         reasoning="hm",
+    ),
+    "think block begun by the prompt": Form(
+        body=_delta(b'{"content":"hm\\n</thi"}') + _delta(b'{"content":"nk>\\n\\n"}') + HELLO,
+        text="hello",
+        reasoning="hm\n",
+        heard="hm\n</think>\n\nhello",
+    ),
+    "an answer that speaks of the end of a block": Form(
+        body=HELLO.replace(b"hel", b"write </think>\\nhel"), text="write </think>\nhello"
     ),
     "think block without end": Form(body=HELLO.replace(b"hel", b"<think>hel"), reasoning="hello"),
     "plain": Form(
@@ -124,6 +177,18 @@ TEXTS: dict[str, Form] = {
     ),
     "plain, content absent, reasoning": Form(body=_message(b'{"reasoning":"42"}'), reasoning="42"),
     "plain, think block": Form(body=_message(b'{"content":"<think>hm</think>hello"}'), text="hello", reasoning="hm"),
+    "plain, think block begun by the prompt": Form(
+        body=_message(b'{"content":"hm\\n</think>\\n\\nhello"}'),
+        text="hello",
+        reasoning="hm\n",
+        heard="hm\n</think>\n\nhello",
+    ),
+    "plain, thoughts as a part": Form(
+        body=_message(b'{"content":[{"type":"thinking","thinking":"hm"},{"type":"text","text":"hello"}]}'),
+        text="hello",
+        reasoning="hm",
+    ),
+    "plain, after empty lines": Form(body=b"\n\n\n" + _message(b'{"content":"hello"}'), text="hello"),
     "plain, no finish_reason": Form(body=_message(b'{"content":"hello"}', b"null"), text="hello", finish=""),
     "plain, refusal null": Form(body=_message(b'{"content":"hello","refusal":null}'), text="hello"),
 }
@@ -195,6 +260,48 @@ CALLS: dict[str, Form] = {
         body=_call(A) + _call(A.replace(b'""', b'"{\\"at\\""')) + _call(A.replace(b'""', b'": 1}"')) + CALLED,
         calls=ONE,
         finish="tool_calls",
+    ),
+    "another id in every piece, of Poolside": Form(
+        body=_call(A)
+        + _call(b'{"index":0,"id":"x","function":{"arguments":"{}"}}')
+        + _call(B.replace(b'"index":1', b'"index":0'))
+        + _call(b'{"index":0,"id":"y","function":{"arguments":"{\\"n\\": 2}"}}')
+        + CALLED,
+        calls=TWO,
+        finish="tool_calls",
+    ),
+    "every index 0 and every id empty, of Gemini": Form(
+        body=b"".join(
+            _call(b'{"index":0,"id":"","function":{"name":"look","arguments":"{\\"at\\": %d}"}}' % at) for at in (1, 2)
+        )
+        + CALLED,
+        calls=(("", "look", '{"at": 1}'), ("", "look", '{"at": 2}')),
+        finish="tool_calls",
+    ),
+    "name in every piece, no id": Form(
+        body=_call(b'{"index":0,"function":{"name":"look","arguments":"{\\"at\\""}}')
+        + _call(b'{"index":0,"function":{"name":"look","arguments":": 1}"}}')
+        + CALLED,
+        calls=(("", "look", '{"at": 1}'),),
+        finish="tool_calls",
+    ),
+    "thoughts that have to go back": Form(
+        body=_delta(b'{"reasoning_content":"hm"}') + _call(A.replace(b'""', b'"{\\"at\\": 1}"')) + CALLED,
+        calls=ONE,
+        finish="tool_calls",
+        reasoning="hm",
+        thoughts=1,
+    ),
+    "a signature at a call, of Gemini": Form(
+        body=_call(
+            A.replace(b'""', b'"{\\"at\\": 1}"').replace(
+                b'"index":0', b'"index":0,"extra_content":{"google":{"thought_signature":"c2ln"}}'
+            )
+        )
+        + CALLED,
+        calls=ONE,
+        finish="tool_calls",
+        thoughts=1,
     ),
     "the name in pieces": Form(
         body=_call(A.replace(b'"look"', b'"lo"'))

@@ -101,6 +101,30 @@ FORMS: dict[str, Form] = {
         text="hello",
         usage=USAGE,
     ),
+    "input counted at the beginning alone": Form(
+        body=HELLO + STOP.replace(b'"output_tokens":15', b'"output_tokens":15,"input_tokens":0'),
+        text="hello",
+        usage=USAGE,
+    ),
+    "input counted at the end alone": Form(
+        body=HELLO.replace(b'"input_tokens":5', b'"input_tokens":0')
+        + STOP.replace(b'"output_tokens":15', b'"output_tokens":15,"input_tokens":5'),
+        text="hello",
+        usage=USAGE,
+    ),
+    "a call whose input comes at once": Form(
+        body=START
+        + _begin(0, b'{"type":"tool_use","id":"toolu_1","name":"look","input":{"at":1}}')
+        + _end(0)
+        + STOP.replace(b"end_turn", b"tool_use"),
+        calls=(("toolu_1", "look", '{"at":1}'),),
+        finish="tool_calls",
+        usage=USAGE,
+    ),
+    "no beginning of a block": Form(
+        body=START + _add(0, b"text_delta", b"text", b"hello") + STOP, text="hello", usage=USAGE
+    ),
+    "plain, content as a text": Form(body=b'{"content":"hello","stop_reason":"end_turn"}', text="hello"),
     "plain": Form(body=BLOCKS % (SAID, b"end_turn"), text="hello", usage=(5, 15, 0, 0)),
     "plain, thinking and a call": Form(
         body=BLOCKS

@@ -61,6 +61,41 @@ FORMS: dict[str, Form] = {
     "nothing repeated at the end": Form(body=HELLO + _completed(), text="hello", usage=USAGE),
     "no deltas": Form(body=CREATED + _done(0, MESSAGE) + _completed(MESSAGE), text="hello", usage=USAGE),
     "no index": Form(body=(HELLO + _completed(MESSAGE)).replace(b'"output_index":0,', b""), text="hello", usage=USAGE),
+    "other ids and indexes at the end": Form(
+        body=(HELLO + _added(1, OPEN_CALL) + ARGUMENTS).replace(b'"output_index":0', b'"output_index":7')
+        + _completed(MESSAGE.replace(b"msg_1", b"msg_9"), CALL.replace(b"fc_1", b"fc_9")),
+        text="hello",
+        calls=CALLED,
+        finish="tool_calls",
+        usage=USAGE,
+    ),
+    "[DONE] and no last event": Form(
+        body=HELLO + _added(1, OPEN_CALL) + ARGUMENTS + b"data: [DONE]\n\n",
+        text="hello",
+        calls=CALLED,
+        finish="tool_calls",
+    ),
+    "arguments at once": Form(
+        body=CREATED
+        + _added(0, OPEN_CALL)
+        + _event(b"function_call_arguments.done", b'"output_index":0,"arguments":"{\\"at\\": 1}"')
+        + _completed(),
+        calls=CALLED,
+        finish="tool_calls",
+        usage=USAGE,
+    ),
+    "thoughts of a local server": Form(
+        body=CREATED
+        + _event(b"reasoning_text.delta", b'"item_id":"rs_1","output_index":0,"delta":"hm"')
+        + _text(1, b"hello")
+        + _completed(b'{"type":"reasoning","id":"rs_2","content":[{"type":"reasoning_text","text":"hm"}]}', MESSAGE),
+        text="hello",
+        usage=USAGE,
+        reasoning="hm",
+    ),
+    "plain, content as a text": Form(
+        body=b'{"status":"completed","output":[{"type":"message","content":"hello"}]}', text="hello"
+    ),
     "text and a call": Form(
         body=HELLO + _added(1, OPEN_CALL) + ARGUMENTS + _done(1, CALL) + _completed(MESSAGE, CALL),
         text="hello",

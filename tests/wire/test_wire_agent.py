@@ -193,6 +193,50 @@ def test_thoughts_go_back_to_the_responses_api() -> None:
     assert "Zm9v" not in json.dumps(run.kept)
 
 
+BACK: dict[str, tuple[tuple[dict[str, Any], ...], dict[str, Any], dict[str, Any]]] = {
+    "DeepSeek": (
+        ({"reasoning_content": "hm "}, {"reasoning_content": "so"}),
+        {"reasoning_content": "hm so"},
+        {},
+    ),
+    "DeepSeek that did not think": (({"reasoning_content": ""},), {"reasoning_content": ""}, {}),
+    "OpenRouter": (
+        (
+            {"reasoning": "hm ", "reasoning_details": [{"type": "reasoning.text", "text": "hm ", "index": 0}]},
+            {"reasoning": "so", "reasoning_details": [{"type": "reasoning.text", "text": "so", "index": 0}]},
+            {"reasoning_details": [{"type": "reasoning.text", "signature": "c2ln", "text": None, "index": 0}]},
+            {"reasoning_details": [{"type": "reasoning.encrypted", "data": "Zm9v", "index": 1}]},
+        ),
+        {
+            "reasoning_details": [
+                {"type": "reasoning.text", "text": "hm so", "signature": "c2ln", "index": 0},
+                {"type": "reasoning.encrypted", "data": "Zm9v", "index": 1},
+            ]
+        },
+        {},
+    ),
+    "Gemini": ((), {}, {"extra_content": {"google": {"thought_signature": "c2ln"}}}),
+    "a server that names it otherwise": (({"reasoning": "hm"},), {}, {}),
+}
+
+
+@pytest.mark.parametrize("case", BACK)
+def test_thoughts_go_back_to_the_chat_completions_api(case: str) -> None:
+    """A server gets back what it sent itself, at the place where it sent it, and nothing of it is kept."""
+    deltas, fields, extra = BACK[case]
+    call = {"index": 0, "id": "a", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    called = [*map(event, deltas), event({"tool_calls": [call | extra]}), event({}, "tool_calls"), DONE]
+    with serving(streams(*called), says("hello")) as server:
+        run = Run(server)
+    run.client.close()
+    assert run.outcome.text == "hello"
+    del call["index"]
+    back = {"role": "assistant", "content": None, **fields, "tool_calls": [call | extra]}
+    assert server.bodies[1]["messages"][2] == back
+    kept = json.dumps(run.kept)
+    assert not any(mark in kept for mark in ("hm", "c2ln", "Zm9v", "thoughts"))
+
+
 # --- a context that is too small ---
 
 

@@ -1,14 +1,17 @@
 """How calls fail in each wire format and below it: one reason, the status, the server's words, worth a retry or not."""
 
+import re
 import socket
 import threading
 import zlib
 from collections.abc import Callable
 
+import chat_forms
 import messages_forms
 import pytest
 import responses_forms
 from agent_support import KEY, Answer, Handler, ModelServer, event, hangs, refuses, says, serving, streams, task
+from error_forms import ERRORS, STREAMED
 from wire_support import HELLO, Form, ask, client_of
 
 from fanjoin.agent_proc.provider.failure import ProviderError
@@ -155,6 +158,35 @@ def test_the_servers_own_words_are_told(mode: str) -> None:
     ):
         ask(server, mode)
     assert len(str(caught.value)) < 700
+
+
+@pytest.mark.parametrize("case", ERRORS)
+def test_errors_of_known_servers_are_understood(case: str) -> None:
+    """Whatever status and words a server has for it: one reason, and its own words, those behind a router included."""
+    form = ERRORS[case]
+    refusal: Answer = lambda handler: handler.reply(form.status, form.body)  # noqa: E731
+    with serving(refusal) as server, pytest.raises(ProviderError, match=re.escape(form.told)) as caught:
+        ask(server)
+    assert caught.value.reason == form.reason
+
+
+@pytest.mark.parametrize("begun", [b"", chat_forms.HEL])
+@pytest.mark.parametrize("case", STREAMED)
+def test_errors_in_a_stream_are_understood(case: str, begun: bytes) -> None:
+    """Also in the middle of an answer, and also without the frame of an event, an error is told as one."""
+    form = STREAMED[case]
+    with serving(sent(begun + form.body)) as server, pytest.raises(ProviderError, match=form.told) as caught:
+        ask(server)
+    assert caught.value.reason == form.reason
+
+
+def test_a_wait_that_stands_in_the_body_is_honoured() -> None:
+    """Google says in the error alone how long to wait."""
+    body = b'[{"error":{"code":429,"message":"m","details":[{"@type":"RetryInfo","retryDelay": "34.5s"}]}}]'
+    refusal: Answer = lambda handler: handler.reply(429, body)  # noqa: E731
+    with serving(refusal) as server, pytest.raises(ProviderError) as caught:
+        ask(server)
+    assert caught.value.retry_after == "34.5"
 
 
 def test_what_the_model_refused_is_told() -> None:

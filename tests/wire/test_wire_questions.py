@@ -151,6 +151,7 @@ def test_the_key_travels_as_the_format_wants_it(mode: str, name: str, value: str
         ("anthropic_messages", "/v1", "/v1/messages"),
         ("anthropic_messages", "/api/anthropic", "/api/anthropic/v1/messages"),
         ("anthropic_messages", "/v1/messages", "/v1/messages"),
+        ("chat_completions", "/v1/", "/v1/chat/completions"),
         ("responses", "/v1", "/v1/responses"),
         ("responses", "/v1/responses", "/v1/responses"),
     ],
@@ -188,6 +189,15 @@ def test_thinking_gets_room_of_its_own() -> None:
     assert (first["thinking"], first["max_tokens"]) == ({"type": "enabled", "budget_tokens": 2048}, 2148)
     assert (second["thinking"], second["output_config"]) == ({"type": "adaptive"}, {"effort": "low"})
     assert second["max_tokens"] == 100
+
+
+def test_an_effort_and_a_schema_go_together() -> None:
+    """Both are members of one part of the request."""
+    with serving(MESSAGES_OK) as server:
+        fields = {"reasoning_effort": "low", "output_schema": {"type": "object"}, "refused": ("thinking",)}
+        ask(server, "anthropic_messages", **fields)
+    schema = {"type": "json_schema", "schema": {"type": "object"}}
+    assert server.bodies[0]["output_config"] == {"effort": "low", "format": schema}
 
 
 def test_no_effort_asks_for_no_thinking() -> None:

@@ -87,16 +87,20 @@ def test_a_route_that_nobody_configured_starts_nothing(home: Home) -> None:
 
 
 def test_one_routes_fate_is_not_anothers(home: Home) -> None:
-    """A route whose server refuses its key fails its delegate alone."""
-    with serving(refuses(401)) as bad, serving(says("fine")) as good:
+    """A route whose server refuses its key fails its delegate alone; an answer that stays cut says so in its entry."""
+    with serving(refuses(401)) as bad, serving(says("fine")) as good, serving(says("so", finish="length")) as short:
         routes = {
             "bad": {"model": "b", "base_url": bad.url, "api_key_env": "DEEP_KEY"},
             "good": {"model": "g", "base_url": good.url, "api_key_env": "FAST_KEY"},
+            "short": {"model": "s", "base_url": short.url},
         }
         _config(home, routes)
-        query = delegate_plan({"goal": "x", "route": "bad"}, {"goal": "y", "route": "good"})
+        query = delegate_plan(*[{"goal": "x", "route": route} for route in routes])
         result = home.result(query, env=KEYS)
-    assert [entry["status"] for entry in result["results"]] == ["failed", "completed"]
+    assert [entry["status"] for entry in result["results"]] == ["failed", "completed", "completed"]
+    assert result["results"][2]["summary"] == "so" * 5
+    cut = "The answer is cut: the model's output limit."
+    assert [entry.get("note") for entry in result["results"]] == [None, None, cut]
     assert result["results"][0]["error"]["reason"] == "auth"
     assert not any(key in json.dumps(result) for key in KEYS.values())
 
@@ -122,6 +126,18 @@ def test_a_run_says_that_its_model_has_no_tools(home: Home) -> None:
         done = home.run(home.command("chat", "-Q", "-q", "go"))
     assert (done.returncode, done.stdout) == (0, b"ok\n"), done.stderr
     assert b"note: The answer was made without tools" in done.stderr
+
+
+def test_the_synthetic_provider_answers_every_format(home: Home) -> None:
+    """A whole run that needs no other server: the root over one API, its delegates over each of the three."""
+    modes = ("chat_completions", "anthropic_messages", "responses")
+    routes = {mode: {"model": "m", "base_url": home.provider.url, "api_mode": mode} for mode in modes}
+    home.config(json.dumps({"model": {"api_mode": "responses"}, "delegation": {"routes": routes}}))
+    result = home.result(delegate_plan(*[{"goal": f"[[answer by {mode}]]", "route": mode} for mode in modes]))
+    assert [entry["summary"] for entry in result["results"]] == [f"by {mode}" for mode in modes]
+    paths = [request["path"] for request in home.provider.requests()]
+    assert (paths[0], paths[-1]) == ("/v1/responses", "/v1/responses")
+    assert sorted(paths[1:-1]) == ["/v1/chat/completions", "/v1/messages", "/v1/responses"]
 
 
 def test_the_root_speaks_any_format(home: Home) -> None:

@@ -25,7 +25,8 @@ Call = tuple[str, str, str]
 class Form(Struct, frozen=True, kw_only=True):
     """The bytes of a body as some server sends them, and what they have to be read as.
 
-    ``calls`` are (id, name, arguments); ``usage`` is input, output, cached and reasoning tokens.
+    ``calls`` are (id, name, arguments); ``usage`` is input, output, cached and reasoning tokens. ``heard`` is what is
+    passed on while it arrives, where that is not yet known to be no part of the text.
     """
 
     body: bytes
@@ -35,6 +36,7 @@ class Form(Struct, frozen=True, kw_only=True):
     usage: tuple[int, int, int, int] = (0, 0, 0, 0)
     reasoning: str = ""
     thoughts: int = 0
+    heard: str | None = None
 
     def check(self, reply: Reply) -> None:
         """Check a reply against what was expected."""
