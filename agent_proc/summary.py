@@ -5,6 +5,7 @@ import sys
 
 from msgspec.structs import replace
 
+from fanjoin.ipc import platform
 from fanjoin.ipc.messages import AgentTask, Outcome
 from fanjoin.ipc.text import head_and_tail
 
@@ -30,7 +31,7 @@ def _written(path: str, text: str) -> str:
     try:
         with open(part, "w", encoding="utf-8", newline="\n", opener=_private) as file:
             file.write(text)
-        os.replace(part, path)
+        platform.replace(part, path)
     except OSError as error:
         sys.stderr.write(f"The whole answer could not be kept: {error}\n")
         return ""

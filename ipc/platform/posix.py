@@ -33,6 +33,14 @@ if sys.platform != "win32":
         """Wait at most so long until a write of up to 4096 bytes would not block; says whether it would not."""
         return bool(select.select([], [descriptor], [], seconds)[1])
 
+    def open_log(path: Path) -> int:
+        """Return a descriptor that appends to a file, made when missing, whatever becomes of its name and its size."""
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    def replace(source: str | Path, target: str | Path) -> None:
+        """Put a file in the place of another, at once."""
+        os.replace(source, target)
+
     def become(entry: str, environ: dict[str, str], frame: bytes) -> NoReturn:
         """Go on as another program of ours, under the same process number and with nothing of what was.
 
@@ -71,6 +79,10 @@ if sys.platform != "win32":
     def shell_command(command: str) -> list[str]:
         """Return the arguments of ``Popen`` that run a command line by the system's shell."""
         return ["/bin/sh", "-c", command]
+
+    def lead_group(pid: int) -> None:
+        """Do nothing: a process that was started in a session of its own leads a group already."""
+        del pid
 
     def reap_group(pid: int, seconds: float) -> None:
         """Wait for so long until nothing of a killed process group is left, reaping what became our children."""
