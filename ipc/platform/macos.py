@@ -1,6 +1,7 @@
 """macOS: no subreaper and no pidfd; leftovers are found by session and by the tag in their environment."""
 
 import contextlib
+import ctypes
 import os
 import resource
 import select
@@ -86,8 +87,13 @@ if sys.platform == "darwin":
         return bool(psutil.Process().children())
 
     def boot_id() -> str:
-        """Return a text that differs after every start of the machine."""
-        return str(int(psutil.boot_time()))
+        """Return a text that differs after every start of the machine; the time of that start moves with the clock."""
+        size = ctypes.c_size_t(64)
+        text = ctypes.create_string_buffer(size.value)
+        libc = ctypes.CDLL(None)
+        if libc.sysctlbyname(b"kern.bootsessionuuid", text, ctypes.byref(size), None, ctypes.c_size_t(0)):
+            return str(int(psutil.boot_time()))
+        return text.value.decode("ascii")
 
     def process_start(pid: int) -> str:
         """Return the system's mark of when a process started, or nothing when there is none."""

@@ -17,6 +17,8 @@ if sys.platform != "win32":
     POLLS_PIPES = True
     """Whether ZeroMQ can wait for a pipe; where it cannot, a thread has to read it."""
 
+    _DESCRIPTORS = (65_536, 24_576, 10_240)
+    """What macOS may allow where it calls the hard limit infinite: its ``kern.maxfilesperproc``, at least OPEN_MAX."""
     _RESET = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
 
     def try_lock(path: Path) -> LockFile | None:
@@ -109,11 +111,12 @@ if sys.platform != "win32":
         signal.pthread_sigmask(signal.SIG_SETMASK, set())
 
     def raise_descriptor_limit() -> int:
-        """Raise the soft limit of open files to the hard one and return it."""
+        """Raise the soft limit of open files as far as the system lets us and return it."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-            soft = hard
+        for wanted in (hard, *_DESCRIPTORS):
+            with contextlib.suppress(OSError, ValueError):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+                return wanted
         return soft
 
     def contain_own_tree() -> None:
