@@ -6,6 +6,7 @@ import sys
 
 from msgspec.structs import replace
 
+from fanjoin.ipc import platform
 from fanjoin.ipc.messages import AgentTask, Outcome
 from fanjoin.ipc.text import head_and_tail
 
@@ -31,7 +32,7 @@ def _written(path: str, text: str) -> str:
     try:
         with open(part, "w", encoding="utf-8", newline="\n", opener=_private) as file:
             file.write(text)
-        os.replace(part, path)
+        platform.replace(part, path)
     except OSError as error:
         with contextlib.suppress(OSError):  # standard error is a file on the same disk
             sys.stderr.write(f"The whole answer could not be kept: {error}\n")

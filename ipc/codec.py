@@ -4,6 +4,7 @@ A message over ``INLINE_LIMIT`` travels as a file in the run's private spool fol
 its size and its SHA-256, and the receiver removes it after reading.
 """
 
+import contextlib
 import functools
 import os
 from pathlib import Path
@@ -107,7 +108,8 @@ class Codec(Generic[Message]):
         try:
             with path.open("rb") as file:
                 frame = file.read(spooled.size + 1)
-            path.unlink()
+            with contextlib.suppress(PermissionError):  # a virus scanner has it open; it goes with the run's folder
+                path.unlink()
         except OSError as error:
             raise BadFrameError(f"a spooled message cannot be read: {error}") from error
         if len(frame) != spooled.size or _digest(frame) != spooled.sha256:

@@ -6,6 +6,7 @@ import hashlib
 import os
 from pathlib import Path
 
+from fanjoin.ipc import platform
 from fanjoin.ipc.messages import JsonObject
 
 MOST_BYTES = 20 << 20
@@ -78,7 +79,7 @@ def _write(path: Path, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-    part.replace(path)
+    platform.replace(part, path)
 
 
 def image_part(image: JsonObject) -> JsonObject:

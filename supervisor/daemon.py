@@ -143,7 +143,7 @@ class Daemon:
         part = path.with_suffix(f".{self._descriptor.instance_id}")
         with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(msgspec.json.encode(self._descriptor))
-        part.replace(path)
+        platform.replace(part, path)
 
     def drain(self) -> None:
         """End in good order; the second time at once. Safe to call from a signal handler."""

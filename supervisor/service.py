@@ -18,6 +18,7 @@ from fanjoin.ipc.endpoints import Endpoints
 from fanjoin.ipc.errors import FanjoinError, RunError, StorageError, UserError
 from fanjoin.ipc.messages import FromViewer, ToViewer
 from fanjoin.ipc.paths import database_file, instance_folder, socket_folder
+from fanjoin.ipc.platform.lockfile import LockFile
 from fanjoin.ipc.state_file import explain
 from fanjoin.supervisor.core.events import CoreEvent, Draining, EndAsked, SessionsLeft, ViewersLost
 from fanjoin.supervisor.core.machine import Core
@@ -95,7 +96,7 @@ class Service:
         self._driver.launcher = self._launcher = self._choose_launcher(zygote)
         self._publish()
 
-    def _claim_folder(self) -> object:
+    def _claim_folder(self) -> LockFile:
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = platform.try_lock(self._folder / "lock")
@@ -239,5 +240,6 @@ class Service:
         self._remove_folders()
 
     def _remove_folders(self) -> None:
+        self._lock.close()  # Windows removes no open file
         for folder in {self._folder, socket_folder(self._folder)}:
             shutil.rmtree(folder, ignore_errors=True)

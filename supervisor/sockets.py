@@ -33,7 +33,7 @@ class Sockets:
         if not tcp:
             _make_private(self._folder)
         self._context = zmq.Context(io_threads=1)
-        self._context.set(zmq.MAX_SOCKETS, 65_535)
+        self._context.set(zmq.MAX_SOCKETS, self._context.get(zmq.SOCKET_LIMIT))  # 65,535, on Windows 16,383
         self._zap: zmq.Socket[bytes] | None = None
         self._client_key = b""
         self.back = self._router()

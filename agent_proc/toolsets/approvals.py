@@ -43,7 +43,7 @@ class Approvals:
 
     def may_read(self, path: str) -> bool:
         """Whether a file may be read: unless a pattern denies it."""
-        return not _any(self._settings.deny, [READ, f"{READ} {path}"])
+        return not self._denies([READ, f"{READ} {path}"])
 
     def check_reading(self, path: str) -> None:
         """Let a file be read.
@@ -105,8 +105,12 @@ class Approvals:
             self._settings = replace(self._settings, allow=(*self._settings.allow, *patterns))
 
     def _refuse_denied(self, subjects: list[str], what: str) -> None:
-        if _any(self._settings.deny, subjects):
+        if self._denies(subjects):
             raise _denied(what)
+
+    def _denies(self, subjects: Iterable[str]) -> bool:
+        """Whether a pattern denies any of this, in upper or lower case: to many systems they are the same file."""
+        return _any(map(str.casefold, self._settings.deny), list(map(str.casefold, subjects)))
 
 
 def _any(patterns: Iterable[str], subjects: Iterable[str]) -> bool:

@@ -40,6 +40,7 @@ class Command:
             bufsize=0,
             **platform.detached_flags(),
         )
+        platform.lead_group(self._process.pid)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         threading.Thread(target=self._wait, daemon=True).start()

@@ -1,28 +1,34 @@
 """A command line taken apart (pure), as far as that is safe: which simple commands a shell would run for it.
 
-No shell is imitated. Whatever could hide another command (a substitution, a redirection into a file, a group, a
-comment) makes a line opaque, and an opaque line is judged as a whole.
+No shell is imitated, but ``cmd`` has other quotes and escapes than ``sh``. Whatever could hide another command (a
+substitution, a redirection into a file, a group, a comment) makes a line opaque, and such a line is judged as a whole.
 """
 
 import re
 import sys
 from collections.abc import Iterator
 
-_UNREAD = frozenset("'^%!") if sys.platform == "win32" else frozenset()
-"""Letters that mean something else to the system's shell than what is read here."""
+SHELL = "cmd" if sys.platform == "win32" else "sh"
+_UNREAD = {"sh": frozenset(""), "cmd": frozenset("'^%!")}
+"""Letters that mean something else to the shell than what is read here."""
+_BACKSLASH = {"sh": r"\\.", "cmd": r"\\"}
+"""To ``cmd`` it is a letter: it keeps no quote and no operator from being one."""
 _DOLLAR = r"""\$(?!['"({\[])"""
-_TOKEN = re.compile(
-    rf"""
-    (?P<separator> [;&|\n] )
-    | ' [^']* '
-    | " (?: [^"\\`$] | \\. | {_DOLLAR} )* "
-    | \\.
-    | (?<!\S) \d?> (?: &\d | [ ]*/dev/null ) (?= \s | $ | [;&|] )  # it writes no file
-    | {_DOLLAR}
-    | [^'"\\`$;&|\n()<>\#\r\0]
-    """,
-    re.VERBOSE | re.DOTALL,
-)
+_TOKENS = {
+    shell: re.compile(
+        rf"""
+        (?P<separator> [;&|\n] )
+        | ' [^']* '
+        | " (?: [^"\\`$] | {backslash} | {_DOLLAR} )* "
+        | {backslash}
+        | (?<!\S) \d?> (?: &\d | [ ]*/dev/null ) (?= \s | $ | [;&|] )  # it writes no file
+        | {_DOLLAR}
+        | [^'"\\`$;&|\n()<>\#\r\0]
+        """,
+        re.VERBOSE | re.DOTALL,
+    )
+    for shell, backslash in _BACKSLASH.items()
+}
 _BOUNDARY = re.compile(r"[;&|\n()`<>]+|\$\(")
 _QUOTES = str.maketrans("\\", "/", "'\"^") if sys.platform == "win32" else str.maketrans("", "", "'\"\\")
 _ASSIGNMENT = re.compile(r"\w+=")
@@ -38,13 +44,19 @@ _WORDS_IN = 32
 """So many words into a wrapped command are looked at: more would cost the square of their number."""
 
 
-def simple_commands(line: str) -> list[str] | None:
-    """Return the simple commands that a line consists of, or None when it is opaque."""
-    if _UNREAD.intersection(line):
+def simple_commands(line: str, shell: str = SHELL) -> list[str] | None:
+    """Return the simple commands that a line consists of, or None when it is opaque.
+
+    Args:
+        line: the command line.
+        shell: ``sh`` or ``cmd``.
+    """
+    if _UNREAD[shell].intersection(line):
         return None
+    tokens = _TOKENS[shell]
     commands, at = [""], 0
     while at < len(line):
-        token = _TOKEN.match(line, at)
+        token = tokens.match(line, at)
         if token is None:
             return None
         if token["separator"]:

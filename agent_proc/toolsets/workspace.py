@@ -57,13 +57,13 @@ class Workspace:
             ToolError: outside of the workspace.
         """
         full = self._resolved(path)
-        if (self._home and _inside(full, self._home)) or not _inside(full, self.root):
+        if (self._home and _lies_in(full, self._home)) or not _inside(full, self.root):
             raise ToolError("outside_workspace", f"{path} is not inside the working directory {clean(self.root)}")
         return _place(self.root, full)
 
     def hides(self, place: Place) -> bool:
         """Whether a place that was found on a walk is none of the model's business."""
-        return place.full == self._home
+        return bool(self._home) and _same(place.full, self._home)
 
     def locate_readable(self, path: str) -> Place:
         """Return where a path leads that is only read: that may be the whole text of a delegate's long answer, too."""
@@ -92,6 +92,21 @@ def _place(root: str, full: str) -> Place:
 def _inside(path: str, folder: str) -> bool:
     path, folder = os.path.normcase(path), os.path.normcase(folder)
     return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
+
+
+def _lies_in(path: str, folder: str) -> bool:
+    """Say whether a path lies in a folder whatever they are called: a file system may not tell A from a."""
+    above = [path]
+    while (parent := os.path.dirname(above[-1])) != above[-1]:
+        above.append(parent)
+    return any(_same(one, folder) for one in above)
+
+
+def _same(path: str, other: str) -> bool:
+    try:
+        return path == other or os.path.samefile(path, other)
+    except OSError:  # one of them does not exist
+        return False
 
 
 @contextlib.contextmanager

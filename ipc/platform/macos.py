@@ -1,6 +1,7 @@
 """macOS: no subreaper and no pidfd; leftovers are found by session and by the tag in their environment."""
 
 import contextlib
+import ctypes
 import os
 import resource
 import select
@@ -27,13 +28,16 @@ __all__ = [
     "end_process",
     "has_children",
     "is_locked",
+    "lead_group",
     "leftovers",
     "limit_memory",
     "oom_kills",
+    "open_log",
     "polite_stop",
     "process_start",
     "raise_descriptor_limit",
     "reap_group",
+    "replace",
     "reset_signals",
     "run_members",
     "shell_command",
@@ -50,9 +54,12 @@ if sys.platform == "darwin":
         detached_flags,
         end_process,
         is_locked,
+        lead_group,
+        open_log,
         polite_stop,
         raise_descriptor_limit,
         reap_group,
+        replace,
         reset_signals,
         shell_command,
         signal_name,
@@ -82,8 +89,13 @@ if sys.platform == "darwin":
         return bool(psutil.Process().children())
 
     def boot_id() -> str:
-        """Return a text that differs after every start of the machine."""
-        return str(int(psutil.boot_time()))
+        """Return a text that differs after every start of the machine; the time of that start moves with the clock."""
+        size = ctypes.c_size_t(64)
+        text = ctypes.create_string_buffer(size.value)
+        libc = ctypes.CDLL(None)
+        if libc.sysctlbyname(b"kern.bootsessionuuid", text, ctypes.byref(size), None, ctypes.c_size_t(0)):
+            return str(int(psutil.boot_time()))
+        return text.value.decode("ascii")
 
     def process_start(pid: int) -> str:
         """Return the system's mark of when a process started, or nothing when there is none."""

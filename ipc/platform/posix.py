@@ -19,6 +19,8 @@ if sys.platform != "win32":
 
     _LOOK_SECONDS = 0.05
     """How long a lock is tried for while somebody only looks whether it is held."""
+    _DESCRIPTORS = (65_536, 24_576, 10_240)
+    """What macOS may allow where it calls the hard limit infinite: its ``kern.maxfilesperproc``, at least OPEN_MAX."""
     _RESET = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
 
     def try_lock(path: Path) -> LockFile | None:
@@ -51,6 +53,14 @@ if sys.platform != "win32":
     def can_write(descriptor: int, seconds: float) -> bool:
         """Wait at most so long until a write of up to 4096 bytes would not block; says whether it would not."""
         return bool(select.select([], [descriptor], [], seconds)[1])
+
+    def open_log(path: Path) -> int:
+        """Return a descriptor that appends to a file, made when missing, whatever becomes of its name and its size."""
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    def replace(source: str | Path, target: str | Path) -> None:
+        """Put a file in the place of another, at once."""
+        os.replace(source, target)
 
     def become(entry: str, environ: dict[str, str], frame: bytes) -> NoReturn:
         """Go on as another program of ours, under the same process number and with nothing of what was.
@@ -91,6 +101,10 @@ if sys.platform != "win32":
         """Return the arguments of ``Popen`` that run a command line by the system's shell."""
         return ["/bin/sh", "-c", command]
 
+    def lead_group(pid: int) -> None:
+        """Do nothing: a process that was started in a session of its own leads a group already."""
+        del pid
+
     def reap_group(pid: int, seconds: float) -> None:
         """Wait for so long until nothing of a killed process group is left, reaping what became our children."""
         deadline = time.monotonic() + seconds
@@ -116,11 +130,12 @@ if sys.platform != "win32":
         signal.pthread_sigmask(signal.SIG_SETMASK, set())
 
     def raise_descriptor_limit() -> int:
-        """Raise the soft limit of open files to the hard one and return it."""
+        """Raise the soft limit of open files as far as the system lets us and return it."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-            soft = hard
+        for wanted in (hard, *_DESCRIPTORS):
+            with contextlib.suppress(OSError, ValueError):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+                return wanted
         return soft
 
     def contain_own_tree() -> None:

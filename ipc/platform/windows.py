@@ -5,6 +5,8 @@ import ctypes
 import os
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -26,13 +28,16 @@ __all__ = [
     "end_process",
     "has_children",
     "is_locked",
+    "lead_group",
     "leftovers",
     "limit_memory",
     "oom_kills",
+    "open_log",
     "polite_stop",
     "process_start",
     "raise_descriptor_limit",
     "reap_group",
+    "replace",
     "reset_signals",
     "run_members",
     "shell_command",
@@ -49,6 +54,9 @@ if sys.platform == "win32":
     _EXTENDED_LIMIT_INFORMATION = 9
     _KILL_ON_JOB_CLOSE = 0x2000
     _PROCESS_MEMORY = 0x100
+    _SET_QUOTA_AND_TERMINATE = 0x101
+    _APPEND, _SHARE_ALL, _OPEN_ALWAYS, _NORMAL = 0x4, 0x7, 4, 0x80
+    _SHARING_SECONDS = 2.0  # how long others may have a file open that is to be replaced
     _kernel32 = ctypes.WinDLL("kernel32", use_last_error=True)
 
     class _BasicLimits(ctypes.Structure):
@@ -80,30 +88,44 @@ if sys.platform == "win32":
 
     _kernel32.CreateJobObjectW.restype = wintypes.HANDLE
     _kernel32.GetCurrentProcess.restype = wintypes.HANDLE
+    _kernel32.OpenProcess.restype = wintypes.HANDLE
+    _kernel32.CreateFileW.restype = wintypes.HANDLE
+    _kernel32.CreateFileW.argtypes = (
+        *(wintypes.LPCWSTR, wintypes.DWORD, wintypes.DWORD, wintypes.LPVOID),
+        *(wintypes.DWORD, wintypes.DWORD, wintypes.HANDLE),
+    )
     _kernel32.AssignProcessToJobObject.argtypes = (wintypes.HANDLE, wintypes.HANDLE)
+    _kernel32.TerminateJobObject.argtypes = (wintypes.HANDLE, wintypes.UINT)
+    _kernel32.CloseHandle.argtypes = (wintypes.HANDLE,)
     _kernel32.SetInformationJobObject.argtypes = (wintypes.HANDLE, ctypes.c_int, ctypes.c_void_p, wintypes.DWORD)
     _jobs: list[int] = []  # handles that must stay open as long as this process
+    _groups: dict[int, int] = {}  # the job of each process that leads a group
 
-    def _join_new_job(limits: _ExtendedLimits) -> None:
-        """Put this process into a job of its own; jobs nest, so a caller's job does no harm."""
-        job = _kernel32.CreateJobObjectW(None, None)
+    def _new_job(process: int, flags: int, memory_bytes: int = 0) -> int:
+        """Put a process into a job of its own and return that; jobs nest, so a caller's job does no harm."""
+        limits = _ExtendedLimits()
+        limits.BasicLimitInformation.LimitFlags = flags
+        limits.ProcessMemoryLimit = memory_bytes
+        job: int = _kernel32.CreateJobObjectW(None, None)
         size = ctypes.sizeof(limits)
         if _kernel32.SetInformationJobObject(job, _EXTENDED_LIMIT_INFORMATION, ctypes.byref(limits), size):
-            _kernel32.AssignProcessToJobObject(job, _kernel32.GetCurrentProcess())
-        _jobs.append(job)
+            _kernel32.AssignProcessToJobObject(job, process)
+        return job
 
     def contain_own_tree() -> None:
         """Bind everything that this process starts to its own life: the job ends with its last handle."""
-        limits = _ExtendedLimits()
-        limits.BasicLimitInformation.LimitFlags = _KILL_ON_JOB_CLOSE
-        _join_new_job(limits)
+        _jobs.append(_new_job(_kernel32.GetCurrentProcess(), _KILL_ON_JOB_CLOSE))
 
     def limit_memory(megabytes: int) -> None:
         """Limit what this process may commit; past it, allocation fails."""
-        limits = _ExtendedLimits()
-        limits.BasicLimitInformation.LimitFlags = _PROCESS_MEMORY
-        limits.ProcessMemoryLimit = megabytes << 20
-        _join_new_job(limits)
+        _jobs.append(_new_job(_kernel32.GetCurrentProcess(), _PROCESS_MEMORY, megabytes << 20))
+
+    def lead_group(pid: int) -> None:
+        """Let a process that has just been started lead a group: what it starts from now on ends with it."""
+        process = _kernel32.OpenProcess(_SET_QUOTA_AND_TERMINATE, 0, pid)
+        if process:
+            _groups[pid] = _new_job(process, _KILL_ON_JOB_CLOSE)
+            _kernel32.CloseHandle(process)
 
     def become_subreaper() -> None:
         """Bind this agent's tools to its own life."""
@@ -140,19 +162,46 @@ if sys.platform == "win32":
         del descriptor, seconds
         return True
 
+    def open_log(path: Path) -> int:
+        """Return a descriptor that appends to a file, made when missing, whatever becomes of its name and its size.
+
+        What the C library opens for appending is not: a child gets the handle, and its writes go where that stands.
+        """
+        handle = _kernel32.CreateFileW(str(path), _APPEND, _SHARE_ALL, None, _OPEN_ALWAYS, _NORMAL, None)
+        if handle in (None, wintypes.HANDLE(-1).value):
+            raise ctypes.WinError(ctypes.get_last_error())
+        return msvcrt.open_osfhandle(handle, os.O_APPEND | os.O_NOINHERIT)
+
+    def replace(source: str | Path, target: str | Path) -> None:
+        """Put a file in the place of another, which a reader or a virus scanner may have open for an instant."""
+        deadline = time.monotonic() + _SHARING_SECONDS
+        while True:
+            try:
+                os.replace(source, target)
+            except PermissionError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.005)
+            else:
+                return
+
     def become(entry: str, environ: dict[str, str], frame: bytes) -> NoReturn:
         """Go on as another program of ours: its function is called here, since a process cannot be exchanged.
 
         Args:
             entry: the ``module:function`` to run.
             environ: what is added to the environment.
-            frame: what it finds on its standard input; at most what a pipe holds.
+            frame: what it finds on its standard input.
         """
         import importlib
 
         reader, writer = os.pipe()
-        os.write(writer, frame)
-        os.close(writer)
+
+        def write() -> None:
+            with open(writer, "wb") as stream:
+                stream.write(frame)
+
+        threading.Thread(target=write, daemon=True).start()  # a pipe holds only 4 KiB here
         os.dup2(reader, 0)
         os.close(reader)
         os.environ.update(environ)
@@ -169,7 +218,9 @@ if sys.platform == "win32":
         del pid
 
     def end_process(pid: int) -> None:
-        """End one process at once, with its descendants."""
+        """End one process at once, with its group when it leads one, and with its descendants."""
+        if pid in _groups:
+            _kernel32.TerminateJobObject(_groups[pid], 1)
         with contextlib.suppress(psutil.Error):
             process = psutil.Process(pid)
             for child in process.children(recursive=True):
@@ -186,8 +237,11 @@ if sys.platform == "win32":
         return f'"{os.environ.get("COMSPEC", "cmd.exe")}" /d /s /c "{command}"'
 
     def reap_group(pid: int, seconds: float) -> None:
-        """Do nothing: there are no zombies; what a command left behind ends with its agent's job."""
-        del pid, seconds
+        """Close the group that a process led, which ends what is left of it."""
+        del seconds
+        job = _groups.pop(pid, None)
+        if job is not None:
+            _kernel32.CloseHandle(job)
 
     def reset_signals() -> None:
         """Do nothing: signals are not inherited here."""

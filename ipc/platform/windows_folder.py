@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator
 from typing import Self
 
+from fanjoin.ipc.platform import replace
+
 if sys.platform == "win32":
     _kernel32 = ctypes.WinDLL("kernel32", use_last_error=True)
     _kernel32.CreateMutexW.restype = ctypes.c_void_p
@@ -45,7 +47,7 @@ if sys.platform == "win32":
 
         def replace(self, source: str, target: str) -> None:
             """Put one file in the place of another, at once."""
-            os.replace(os.path.join(self._path, source), os.path.join(self._path, target))
+            replace(os.path.join(self._path, source), os.path.join(self._path, target))
 
         def remove(self, name: str) -> None:
             """Remove a file."""

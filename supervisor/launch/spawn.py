@@ -26,6 +26,7 @@ else:
 
 class _Child(Struct, eq=False):
     process: "subprocess.Popen[bytes]"
+    log: Path
     attempt_id: str = ""
 
 
@@ -53,15 +54,12 @@ class SpawnLauncher:
         """Hand the bootstrap to a spare or to a new interpreter."""
         try:
             child = self._claim(order)
-            assert child.process.stdin is not None  # noqa: S101 - started with a pipe
-            child.process.stdin.write(order.bootstrap)
-            child.process.stdin.flush()
         except OSError as error:
             self._report.failed(order.attempt_id, f"The process could not be started: {error}.")
             return
         self._children[order.attempt_id] = child
         child.attempt_id = order.attempt_id
-        threading.Thread(target=self._wait, args=(child,), daemon=True).start()
+        threading.Thread(target=self._wait, args=(child, order.bootstrap), daemon=True).start()
         self._report.launched(order.attempt_id, child.process.pid)
         self._fill()
 
@@ -70,7 +68,7 @@ class SpawnLauncher:
             spare = self._spares.popleft()
             if spare.process.poll() is None:
                 with contextlib.suppress(OSError):
-                    os.replace(self._spare_log(spare.process.pid), order.log)
+                    os.replace(spare.log, order.log)
                 return spare
             _close_lifeline(spare)
         return self._start(order.log)
@@ -80,18 +78,11 @@ class SpawnLauncher:
         with contextlib.suppress(OSError):
             while len(self._spares) < self._wanted_spares:
                 self._count += 1
-                log = self._logs / f"spare-{self._count}.log"
-                spare = self._start(log)
-                with contextlib.suppress(OSError):
-                    os.replace(log, self._spare_log(spare.process.pid))
-                self._spares.append(spare)
-
-    def _spare_log(self, pid: int) -> Path:
-        return self._logs / f"spare-pid-{pid}.log"
+                self._spares.append(self._start(self._logs / f"spare-{self._count}.log"))
 
     def _start(self, log: Path) -> _Child:
         inherited = () if self.backstop < 0 else (self.backstop,)
-        with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as output:
+        with open(platform.open_log(log), "ab") as output:
             process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _WARM_CODE],
                 stdin=subprocess.PIPE,
@@ -100,10 +91,15 @@ class SpawnLauncher:
                 pass_fds=inherited,
                 **platform.detached_flags(),
             )
-        return _Child(process)
+        return _Child(process, log)
 
-    def _wait(self, child: _Child) -> None:
-        """Wait on a thread of its own: there is no portable way to wait for many processes at once."""
+    def _wait(self, child: _Child, bootstrap: bytes) -> None:
+        """Wait on a thread of its own: there is no portable way to wait for many processes at once.
+
+        The bootstrap goes out here, too: a pipe may hold only 4 KiB of it, and a child may never read.
+        """
+        with contextlib.suppress(OSError):  # then it is dead, which tells more
+            _write(child, bootstrap)
         code = child.process.wait()
         self._loop.post(lambda: self._ended(child.attempt_id, code))
 
@@ -140,6 +136,12 @@ class SpawnLauncher:
                 spare.process.kill()
                 spare.process.wait()
         self._spares.clear()
+
+
+def _write(child: _Child, bootstrap: bytes) -> None:
+    assert child.process.stdin is not None  # noqa: S101 - started with a pipe
+    child.process.stdin.write(bootstrap)
+    child.process.stdin.flush()
 
 
 def _close_lifeline(child: _Child) -> None:

@@ -16,8 +16,7 @@ from fanjoin.agent_proc.toolsets.shell_words import simple_commands
 from fanjoin.ipc.approval_messages import ApprovalDecided
 from fanjoin.ipc.settings import ApprovalSettings
 
-if sys.platform == "win32":
-    pytest.skip("these are lines of a POSIX shell", allow_module_level=True)
+posix = pytest.mark.skipif(sys.platform == "win32", reason="these are lines of a POSIX shell")
 
 
 def runs(line: str, *allow: str, deny: tuple[str, ...] = (), mode: str = "ask") -> bool:
@@ -38,6 +37,7 @@ def writes(path: str, *allow: str, deny: tuple[str, ...] = (), mode: str = "ask"
     return True
 
 
+@posix
 @pytest.mark.parametrize(
     ("line", "allow", "allowed"),
     [
@@ -90,11 +90,29 @@ def test_a_command_line_needs_all_of_it_allowed(line: str, allow: tuple[str, ...
 @given(st.text(alphabet="abc ;&|\n'\"\\$`()<>#{}2>&1/", max_size=40))
 def test_what_is_taken_apart_hides_no_operator(line: str) -> None:
     """Whatever the line: without quotes and escapes, no simple command holds an operator of the shell."""
-    for command in simple_commands(line) or []:
+    for command in simple_commands(line, "sh") or []:
         if not set("'\"\\") & set(command):
             bare = command.replace("2>&1", "").replace("1>&1", "").replace("1>&2", "").replace("2>&2", "")
             bare = bare.replace(">&1", "").replace(">&2", "").replace("/dev/null", "")
             assert not set(";|\n`()<#") & set(bare)
+
+
+@pytest.mark.parametrize(
+    ("line", "commands"),
+    [
+        (r"pytest tests\a.py -q", [r"pytest tests\a.py -q"]),
+        (r'type "a & b\c.txt"', [r'type "a & b\c.txt"']),
+        (r"pytest \& del x", ["pytest \\", "del x"]),
+        (r'pytest "\" & del x "', None),
+        (r'pytest "a\\" & del x', [r'pytest "a\\"', "del x"]),
+        ("pytest 'a & del x'", None),
+        ("pytest ^& del x", None),
+        ("pytest %x%", None),
+    ],
+)
+def test_a_line_for_cmd_is_read_by_its_rules(line: str, commands: list[str] | None) -> None:
+    """There a backslash keeps no operator from being one, and a single quote is a letter."""
+    assert simple_commands(line, "cmd") == commands
 
 
 @pytest.mark.parametrize("mode", ["ask", "allow", "deny"])
@@ -112,6 +130,7 @@ def test_the_modes(mode: str) -> None:
     [
         *(
             "rm x",
+            "RM x",
             "rm",
             "rm\tx",
             "true; rm x",
@@ -155,9 +174,10 @@ def test_patterns_for_files() -> None:
     assert writes("src/a.py", "write_file")
     assert not writes("src/a.py", "edit_file")
     reading = Approvals(ApprovalSettings(deny=("read_file *.env",)))
-    assert (reading.may_read("a.py"), reading.may_read("x/.env")) == (True, False)
+    assert (reading.may_read("a.py"), reading.may_read("x/.env"), reading.may_read("X/.ENV")) == (True, False, False)
 
 
+@posix
 def test_a_refusal_names_the_flag_that_would_allow_it() -> None:
     """The flag in the message, taken as it stands, allows the call."""
     for line in ("pytest -q", "make > out", "it's odd $(x)"):
@@ -194,7 +214,7 @@ def test_a_person_is_asked_about_what_nothing_decides() -> None:
         with pytest.raises(ToolError):
             approvals.check_command(refused)
     with pytest.raises(ToolError, match="nobody can be asked"):
-        Approvals(ApprovalSettings(mode="deny"), ask).check_writing("write_file", "x")
+        Approvals(ApprovalSettings(mode="deny"), ask).check_use("write_file", "x")
     assert asked == [
         ("cat x && make all | sort", ["make *", "sort *"]),
         ("make all", ["make *"]),

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from tools_support import Tools
 
+from fanjoin.agent_proc.calls import ToolError
 from fanjoin.agent_proc.toolsets.reading import MAX_CHARACTERS, MAX_FILES, MAX_LINES, MAX_MATCHES
-from fanjoin.agent_proc.toolsets.workspace import MAX_FILE_BYTES
+from fanjoin.agent_proc.toolsets.workspace import MAX_FILE_BYTES, Place, Workspace
 from fanjoin.ipc.settings import ApprovalSettings
 
 
@@ -21,6 +22,20 @@ def folder(tmp_path: Path) -> Path:
     inside = tmp_path / "work space ü"
     inside.mkdir()
     return inside
+
+
+def test_the_home_is_hidden_under_any_name(folder: Path) -> None:
+    """A file system that does not tell upper from lower case has many names for one folder."""
+    home, other = folder / "home", folder / "HOME"
+    home.mkdir()
+    try:
+        other.symlink_to(home)
+    except FileExistsError:
+        assert other.samefile(home)
+    workspace = Workspace(str(folder), str(home))
+    assert workspace.hides(Place(workspace.root, (other.name,)))
+    with pytest.raises(ToolError, match="not inside"):
+        workspace.locate(f"{other.name}/config.yaml")
 
 
 # --- reading -------------------------------------------------------------------------------------------------------
