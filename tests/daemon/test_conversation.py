@@ -220,7 +220,7 @@ def test_ctrl_c_before_the_first_turn_runs_nothing(home: DaemonHome) -> None:
     with terminal(home, "-q", "[[hang]] never") as person:
         wait_until((home.path / "logs" / "supervisor.log").exists, "start of the supervisor")
         person.type("\x03")
-        person.see("Nothing was run")
+        person.see("None of it runs")
         assert person.end() == 130
     home.check_no_process()
     assert home.provider.requests() == []

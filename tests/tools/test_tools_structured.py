@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from fanjoin.agent_proc.structured import judge, schema_problem
+from fanjoin.agent_proc.structured import judge
+from fanjoin.ipc.json_schema import schema_problem
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
 
