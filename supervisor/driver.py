@@ -75,7 +75,7 @@ from fanjoin.supervisor.tree import Undertaker
 BEAT_SECONDS = 1.0
 """The longest wait of the loop."""
 PROBE_SECONDS = 5.0
-"""How often a daemon finds out which viewers are gone without a word."""
+"""How often a daemon looks around: a removed home leaves no daemon for longer."""
 LATE_RESULT_SECONDS = 0.002
 """How long a dead process's last message may take through the socket: the exit can overtake it."""
 
@@ -151,12 +151,15 @@ class Driver:
             self._cap_logs()
             if self._end is not None and now >= self._next_probe:
                 self._next_probe = now + PROBE_SECONDS
-                self._forget_lost_viewers()
+                self._look_around(self._end)
         self.feed(Tick())
 
-    def _forget_lost_viewers(self) -> None:
+    def _look_around(self, end: Callable[[bool], None]) -> None:
+        """Find out what nobody tells a daemon: which viewers left without a word, and whether its home is gone."""
         for name in self._front.probe():
             self.viewer_left(name)
+        if not self._folder.is_dir():
+            end(True)
 
     def _run_later(self, now: float) -> None:
         due = [callback for when, callback in self._later if when <= now]

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import stat
@@ -260,3 +261,14 @@ def test_several_homes_at_once_over_tcp_and_spawned_agents(home: DaemonHome) -> 
         listening = [at.laddr.ip for at in one.process().net_connections("inet") if at.status == "LISTEN"]
         assert listening == ["127.0.0.1"] * 3
         one.stop_daemon()
+
+
+def test_a_daemon_ends_when_its_home_is_gone(home: DaemonHome) -> None:
+    """Removed with all that is in it, by a script that knows of no daemon: neither it nor what it runs is left."""
+    home.start_daemon()
+    with home.client() as client:
+        client.call("prompt.submit", session_id=client.session(), text="[[hang]] never", finite=True)
+        client.event("turn.started")
+        shutil.rmtree(home.path)
+        wait_until(lambda: not home.processes(), "end of all processes")
+    assert not home.path.exists()
